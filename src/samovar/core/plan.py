@@ -1,0 +1,125 @@
+"""What one step does: the core writes it, a runner executes it, a log replays it.
+
+A plan is a delta. The runner keeps each request's tokens and block tables; a plan names the whole table when a
+request starts or resumes and afterwards only new or replaced entries. It says what to do, never how a rank does it:
+every rank derives its own slots from the same plan.
+
+These are frozen msgspec structs rather than dataclasses: they are built 256 times a step and cross a process border,
+and a struct costs a tenth of a frozen dataclass in both places.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from samovar.base.ids import BlockId, BlockKey, RequestId, TransferId
+from samovar.core.sampling import SamplingParams
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True):
+    """A request begins, or resumes after a preemption: the runner makes its state from this, dropping any older one."""
+
+    request_id: RequestId
+    token_ids: bytes
+    """Prompt and the output applied so far, little-endian int32."""
+    num_prompt_tokens: int
+    sampling: SamplingParams
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True):
+    """Tokens of one request to run in this step: positions [start, start + num_tokens)."""
+
+    request_id: RequestId
+    start: int
+    num_tokens: int
+    new_blocks: tuple[tuple[BlockId, ...], ...] = ()
+    """Per KV group, the blocks appended to its table since the last plan that named the request (all of them when it
+    starts or resumes); () when there are none in any group."""
+    samples: bool = True
+    """Whether a token is sampled after the last position (false for every prefill chunk but the last)."""
+    sampled_in: int = -1
+    """The step whose result holds the token at `start`, when the core had not seen it by value; else -1."""
+
+
+class Redirect(msgspec.Struct, frozen=True, array_like=True):
+    """Entry `index` of a request's table in `group` is now `block` (an equal block was found); applies before the chunks."""
+
+    request_id: RequestId
+    group: int
+    index: int
+    block: BlockId
+
+
+class Copy(msgspec.Struct, frozen=True, array_like=True):
+    """Copy a block's KV inside the device, before the chunks run."""
+
+    group: int
+    source: BlockId
+    target: BlockId
+
+
+class Load(msgspec.Struct, frozen=True, array_like=True):
+    """Bring blocks from a tier into the device. `blocks[i]` receives what `keys[i]` names."""
+
+    transfer_id: TransferId
+    group: int
+    keys: tuple[BlockKey, ...]
+    blocks: tuple[BlockId, ...]
+
+
+class Store(msgspec.Struct, frozen=True, array_like=True):
+    """Offer computed blocks to a tier. The blocks stay untouched until the transfer is reported."""
+
+    transfer_id: TransferId
+    group: int
+    keys: tuple[BlockKey, ...]
+    blocks: tuple[BlockId, ...]
+
+
+class StepPlan(msgspec.Struct, frozen=True, array_like=True):
+    """One plan. `step` counts every plan from 0; plans run in order. Without chunks it is no step: it starts its
+    transfers and its result is empty."""
+
+    step: int
+    chunks: tuple[Chunk, ...] = ()
+    starts: tuple[Start, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    loads: tuple[Load, ...] = ()
+    stores: tuple[Store, ...] = ()
+    released: tuple[RequestId, ...] = ()
+    """Requests that ended or were preempted: the runner forgets them before it looks at anything else in the plan."""
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """Log probabilities at one output position, of the distribution before temperature and filters."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+    """The most likely (token id, log probability), best first."""
+
+
+class StepResult(msgspec.Struct, frozen=True, array_like=True):
+    """What a runner answers. `tokens[i]` belongs to `plan.chunks[i]`: () for a chunk that does not sample, one token
+    for a decode, several with speculation."""
+
+    step: int
+    tokens: tuple[tuple[int, ...], ...] = ()
+    logprobs: tuple[tuple[TokenLogprobs, ...], ...] | None = None
+    """Aligned with `tokens`; () for a request that did not ask; None when none asked."""
+    error: str | None = None
+    """Set when the step failed: nothing it wrote may be used."""
+
+
+class TransferDone(msgspec.Struct, frozen=True, array_like=True):
+    """A load or store ended on every rank. `failed` are positions in its block list; empty means all arrived."""
+
+    transfer_id: TransferId
+    failed: tuple[int, ...] = ()
+
+
+class Gate(msgspec.Struct, frozen=True, array_like=True):
+    """What a DP group decided for this step; None in its place when the engine is alone."""
+
+    step_counter: int
+    prefill_allowed: bool
