@@ -10,6 +10,7 @@
     │   ├── BodyTooLarge
     │   ├── Unauthorized
     │   └── NotFound
+    │       └── ModelNotFound  the name is not one of the served ones
     ├── Saturated              a queue is full; try again after `retry_after_s`
     ├── Draining               the server is shutting down
     ├── EngineDead             the engine process is gone
@@ -75,6 +76,10 @@ class Unauthorized(RequestError):
 class NotFound(RequestError):
     status = 404
     code = "not_found"
+
+
+class ModelNotFound(NotFound):
+    code = "model_not_found"
 
 
 class Saturated(SamovarError):

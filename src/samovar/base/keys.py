@@ -27,7 +27,7 @@ def _digest(fields: Iterable[bytes]) -> bytes:
 
 
 def root_key(namespace: bytes, salt: bytes = b"", extra: bytes = b"") -> bytes:
-    """The chain's start. `namespace` is what makes logical KV differ (weights, tokenizer, KV dtype, block size x DCP)."""
+    """The chain's start. `namespace` is what makes logical KV differ: weights, tokenizer, KV type, block size x DCP."""
     return _digest((namespace, salt, extra))
 
 

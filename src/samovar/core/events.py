@@ -1,4 +1,4 @@
-"""What the core tells its caller: verdicts on submission and outputs after a step. Frozen, and plain enough to cross a process border."""
+"""What the core tells its caller: verdicts on submission and outputs after a step, in a form that crosses processes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from samovar.core.plan import TokenLogprobs
 
 class FinishReason(enum.Enum):
     STOP = "stop"
-    """A stop token, or a stop string seen outside."""
+    """A stop token."""
     LENGTH = "length"
     ABORT = "abort"
-    """The client went away."""
+    """Ended from outside: the client went away, or a stop string was seen where the text is."""
     ERROR = "error"
 
 
@@ -47,9 +47,15 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
 class Miss(msgspec.Struct, frozen=True, array_like=True):
     """Why the cache did not cover more of a prompt.
 
-    `reason`: "none" (everything it could), "cold" (nothing known of this prompt), "new" (tokens never seen before
-    follow the hit), "cut" (the session's earlier turn differs from block `block` on), "evicted" (it was here; `at_s`
-    and `for_request` say when and for whom it went), "expired" (a retention limit ended it), "failed_load".
+    `reason` is one of
+    - "none": everything a hit may cover was found;
+    - "cold": nothing is known of this prompt;
+    - "new": tokens never seen before follow the hit;
+    - "cut": the session's earlier turn differs from block `block` on;
+    - "evicted": it was here; `at_s` and `for_request` say when and for whom it went, while that is remembered;
+    - "expired": a retention limit ended it;
+    - "failed_load": a tier had it and could not deliver;
+    - "disabled": no cache was wanted.
     """
 
     reason: str
@@ -60,7 +66,7 @@ class Miss(msgspec.Struct, frozen=True, array_like=True):
     for_request: RequestId | None = None
 
 
-class Output(msgspec.Struct, frozen=True, array_like=True):
+class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """New tokens of one request, its end, or both."""
 
     request_id: RequestId

@@ -16,7 +16,7 @@ from samovar.base.ids import BlockId, BlockKey, RequestId, TransferId
 from samovar.core.sampling import SamplingParams
 
 
-class Start(msgspec.Struct, frozen=True, array_like=True):
+class Start(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A request begins, or resumes after a preemption: the runner makes its state from this, dropping any older one."""
 
     request_id: RequestId
@@ -26,7 +26,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     sampling: SamplingParams
 
 
-class Chunk(msgspec.Struct, frozen=True, array_like=True):
+class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Tokens of one request to run in this step: positions [start, start + num_tokens)."""
 
     request_id: RequestId
@@ -41,8 +41,8 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
     """The step whose result holds the token at `start`, when the core had not seen it by value; else -1."""
 
 
-class Redirect(msgspec.Struct, frozen=True, array_like=True):
-    """Entry `index` of a request's table in `group` is now `block` (an equal block was found); applies before the chunks."""
+class Redirect(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Entry `index` of a request's table is now `block`, since an equal one was found; applies before the chunks."""
 
     request_id: RequestId
     group: int
@@ -50,7 +50,7 @@ class Redirect(msgspec.Struct, frozen=True, array_like=True):
     block: BlockId
 
 
-class Copy(msgspec.Struct, frozen=True, array_like=True):
+class Copy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Copy a block's KV inside the device, before the chunks run."""
 
     group: int
@@ -58,7 +58,7 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
     target: BlockId
 
 
-class Load(msgspec.Struct, frozen=True, array_like=True):
+class Load(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Bring blocks from a tier into the device. `blocks[i]` receives what `keys[i]` names."""
 
     transfer_id: TransferId
@@ -67,7 +67,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     blocks: tuple[BlockId, ...]
 
 
-class Store(msgspec.Struct, frozen=True, array_like=True):
+class Store(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Offer computed blocks to a tier. The blocks stay untouched until the transfer is reported."""
 
     transfer_id: TransferId
@@ -76,7 +76,7 @@ class Store(msgspec.Struct, frozen=True, array_like=True):
     blocks: tuple[BlockId, ...]
 
 
-class StepPlan(msgspec.Struct, frozen=True, array_like=True):
+class StepPlan(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One plan. `step` counts every plan from 0; plans run in order. Without chunks it is no step: it starts its
     transfers and its result is empty."""
 
@@ -91,7 +91,7 @@ class StepPlan(msgspec.Struct, frozen=True, array_like=True):
     """Requests that ended or were preempted: the runner forgets them before it looks at anything else in the plan."""
 
 
-class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Log probabilities at one output position, of the distribution before temperature and filters."""
 
     logprob: float
@@ -99,7 +99,7 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
     """The most likely (token id, log probability), best first."""
 
 
-class StepResult(msgspec.Struct, frozen=True, array_like=True):
+class StepResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a runner answers. `tokens[i]` belongs to `plan.chunks[i]`: () for a chunk that does not sample, one token
     for a decode, several with speculation."""
 

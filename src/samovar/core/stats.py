@@ -42,7 +42,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     prefix_queries_tokens: int = 0
     prefix_hits_tokens: int = 0
     shared_tokens: int = 0
-    """Part of the hits: adopted from a sibling that was computing them at the same time."""
+    """Part of the hits: not in the cache when the request arrived; a sibling computed them meanwhile."""
     evicted_blocks: int = 0
     deduplicated_blocks: int = 0
     loaded_blocks: int = 0

@@ -1,0 +1,164 @@
+"""The engine core: a state machine that drivers feed with requests, results and the time.
+
+It never sleeps, reads a clock, opens a socket, starts a thread or imports torch. Same calls, same answers: there is no
+randomness, no iteration over sets, no id made elsewhere than by counting. `core.replay` holds it to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from samovar.base.errors import ContextLengthExceeded, InvalidField, SamovarError, Saturated
+from samovar.base.ids import RequestId
+from samovar.base.keys import TOKEN_BYTES
+from samovar.core import outcome
+from samovar.core.board import Board
+from samovar.core.config import EngineConfig
+from samovar.core.events import ErrorInfo, FinishReason, Output, Verdict
+from samovar.core.plan import Gate, StepPlan, StepResult, TransferDone
+from samovar.core.ports import Connector
+from samovar.core.request import Request
+from samovar.core.scheduler import Scheduler
+from samovar.core.state import RequestState, Status
+from samovar.core.stats import EngineStats
+from samovar.core.transfers import transferred
+from samovar.policy.retention import RetentionPolicy
+
+
+class Engine:
+    """One engine core. `now` is in seconds and never decreases from call to call."""
+
+    __slots__ = ("_board", "_connector", "_scheduler")
+
+    def __init__(self, config: EngineConfig, policy: RetentionPolicy, connector: Connector | None = None) -> None:
+        self._board = Board(config, policy)
+        self._connector = connector
+        self._scheduler = Scheduler(self._board, connector)
+
+    @property
+    def config(self) -> EngineConfig:
+        return self._board.config
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a call to `plan`, `apply` or `transferred` may still be needed."""
+        board = self._board
+        return bool(board.requests or board.inflight or board.transfers or board.stores)
+
+    def submit(self, request: Request, now: float) -> Verdict:
+        """Accept a request into its tenant's queue, or say why not."""
+        try:
+            state = self._enter(request)
+        except SamovarError as error:
+            self._board.counters.rejected[error.code] += 1
+            return Verdict(request.id, ErrorInfo.of(error))
+        self._board.requests[request.id] = state
+        self._board.enter(state, Status.WAITING)
+        return Verdict(request.id)
+
+    def _enter(self, request: Request) -> RequestState:
+        board, config = self._board, self._board.config
+        num_tokens, odd = divmod(len(request.token_ids), TOKEN_BYTES)
+        if odd or num_tokens == 0:
+            raise InvalidField("the prompt must have at least one token", param="prompt")
+        if num_tokens >= config.max_model_len:
+            raise ContextLengthExceeded(
+                f"the prompt has {num_tokens} tokens, the context holds {config.max_model_len} including the output",
+                param="prompt",
+            )
+        if request.sampling.max_tokens < 1:
+            raise InvalidField(f"max_tokens must be at least 1, got {request.sampling.max_tokens}", param="max_tokens")
+        if request.id in board.requests:
+            raise InvalidField(f"request id {request.id} is in use", param="request_id")
+        if config.max_num_queued_reqs and board.num_waiting >= config.max_num_queued_reqs:
+            raise Saturated(
+                f"{board.num_waiting} requests are queued, the limit is {config.max_num_queued_reqs}", retry_after_s=1.0
+            )
+        state = RequestState(request, board.next_seq, config.block_tokens, config.max_model_len)
+        if not config.enable_prefix_caching:
+            state.keys = []
+        if config.max_num_queued_tokens and board.num_waiting:
+            queued = sum(self._uncached(s) for s in board.queues if s.status is Status.WAITING)
+            mine = self._uncached(state)
+            if queued + mine > config.max_num_queued_tokens:
+                raise Saturated(
+                    f"{queued} uncached tokens are queued and this prompt adds {mine}, "
+                    f"the limit is {config.max_num_queued_tokens}",
+                    retry_after_s=1.0,
+                )
+        state.num_known = state.num_tokens - self._uncached(state)
+        board.next_seq += 1
+        return state
+
+    def _uncached(self, state: RequestState) -> int:
+        kv = self._board.kv
+        return state.num_tokens - kv.index.match(state.keys, 0, state.hit_limit(kv.block_tokens)) * kv.block_tokens
+
+    def finish(self, request_id: RequestId, num_tokens: int, now: float) -> None:
+        """End a request from outside: a stop string (seen after `num_tokens` output tokens) or a client that went away.
+
+        Its blocks are free for others as soon as no plan in flight names them. Unknown ids are ignored: the request
+        may have ended by itself meanwhile.
+        """
+        state = self._board.requests.get(request_id)
+        if state is None:
+            return
+        outcome.end(self._board, state, FinishReason.ABORT, num_tokens)
+        self._board.sweep(now)
+
+    def plan(self, now: float, gate: Gate | None = None) -> StepPlan | None:
+        """The next plan, or None: nothing to do, or `depth` plans are in flight."""
+        return self._scheduler.plan(now, gate)
+
+    def apply(self, step: int, result: StepResult, now: float) -> list[Output]:
+        """Take in the result of the oldest plan in flight, which must be `step`."""
+        record = self._board.inflight.popleft()
+        assert record.step == step == result.step, "results must be applied in the order of their plans"
+        return outcome.apply(self._board, self._connector, record, result, now)
+
+    def transferred(self, done: Sequence[TransferDone], now: float) -> list[Output]:
+        """Loads and stores that ended on every rank."""
+        transferred(self._board, self._scheduler.admission, done, now)
+        return []
+
+    def stats(self) -> EngineStats:
+        board, counters, kv = self._board, self._board.counters, self._board.kv
+        waiting = [s for s in board.queues if s.status is Status.WAITING]
+        last = board.next_step - 1
+        held = sum(1 for s in waiting if s.held_step == last >= 0)
+        return EngineStats(
+            num_running=board.num_admitted,
+            num_waiting=len(waiting),
+            num_waiting_for_capacity=len(waiting) - held,
+            num_waiting_deferred=held,
+            num_queued_tokens=sum(self._uncached(s) for s in waiting),
+            num_blocks=kv.pool.num_blocks,
+            num_free_blocks=kv.pool.num_free,
+            num_cached_blocks=kv.index.num_unused,
+            steps=counters.steps,
+            prefill_steps=counters.prefill_steps,
+            failed_steps=counters.failed_steps,
+            requests_admitted=counters.admitted,
+            requests_finished=dict(counters.finished),
+            requests_rejected=dict(counters.rejected),
+            preemptions=counters.preemptions,
+            prompt_tokens=counters.prompt_tokens,
+            prompt_tokens_cached=counters.cached_tokens,
+            prompt_tokens_computed=counters.prompt_tokens - counters.cached_tokens,
+            recomputed_tokens=counters.recomputed_tokens,
+            generation_tokens=counters.generated_tokens,
+            prefix_queries_tokens=counters.prompt_tokens,
+            prefix_hits_tokens=counters.cached_tokens,
+            shared_tokens=counters.shared_tokens,
+            evicted_blocks=kv.index.num_evicted,
+            deduplicated_blocks=kv.num_deduplicated,
+            loaded_blocks=counters.loaded_blocks,
+            stored_blocks=counters.stored_blocks,
+            failed_load_blocks=counters.failed_load_blocks,
+            misses=dict(counters.misses),
+            missed_tokens=dict(counters.missed_tokens),
+        )
+
+    def check(self) -> None:
+        """Recompute every invariant from scratch; raises AssertionError. Linear in blocks and requests."""
+        self._board.check()

@@ -1,0 +1,154 @@
+"""Block tables of requests: taking blocks, adopting cached ones, publishing computed ones, and letting go.
+
+One KV group today: `tables` of a plan have one entry, and this class owns that group's pool and index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from samovar.base.ids import BlockId, BlockKey, RequestId
+from samovar.core.block_pool import BlockPool
+from samovar.core.prefix_index import COMPUTED, PrefixIndex
+from samovar.core.state import Holding, RequestState
+from samovar.policy.retention import RetentionPolicy
+
+
+class KVManager:
+    __slots__ = ("_fences", "block_tokens", "index", "num_deduplicated", "pool")
+
+    def __init__(self, num_blocks: int, block_tokens: int, policy: RetentionPolicy) -> None:
+        self.block_tokens = block_tokens
+        self.pool = BlockPool(num_blocks)
+        self.index = PrefixIndex(self.pool, policy)
+        self._fences: list[tuple[Holding, str]] = []
+        """Blocks their request let go of while a plan in flight or a transfer still touches them."""
+        self.num_deduplicated = 0
+
+    # -- room ------------------------------------------------------------------------------------------------------
+
+    @property
+    def available(self) -> int:
+        """Blocks that can be had now: free ones, and cached ones nobody uses."""
+        return self.pool.num_free + self.index.num_unused
+
+    def coming(self) -> int:
+        """Blocks that will be available once the plans and transfers that touch them ended."""
+        refs = self.pool.refs
+        return sum(1 for holding, _ in self._fences for block in holding.blocks if refs[block] == 1)
+
+    def blocks_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.block_tokens)
+
+    def take(self, count: int, now: float, for_request: RequestId) -> list[BlockId]:
+        """`count` blocks (at most `available`), held once, evicting what it must."""
+        short = count - self.pool.num_free
+        if short > 0:
+            self.index.evict(short, now, for_request)
+        return self.pool.take_many(count)
+
+    # -- finding ---------------------------------------------------------------------------------------------------
+
+    def find(self, keys: list[BlockKey], first: int, limit: int, step: int) -> tuple[int, bool]:
+        """(n, held): keys[first:n] have blocks that a plan `step` may read; `held` when the next block is being filled
+        by that very plan, so that the plan after it may read it.
+
+        Blocks pending from earlier plans count: plans run in order.
+        """
+        found = self.index.match(keys, first, limit)
+        low, high = first, found
+        pending, get = self.index.pending, self.index.get
+        while low < high:  # a child never became pending before its parent, so this bisects
+            mid = (low + high) // 2
+            block = get(keys[mid])
+            assert block is not None
+            if pending[block] == step:
+                high = mid
+            else:
+                low = mid + 1
+        return low, low < found
+
+    def chain(self, keys: list[BlockKey], first: int, end: int) -> list[BlockId]:
+        """The index's blocks for keys[first:end]."""
+        return self.index.chain(keys[end - 1], end - first) if end > first else []
+
+    def adopt(self, state: RequestState, blocks: list[BlockId]) -> None:
+        """Append cached blocks to a request's table; everything before them is the index's own."""
+        assert state.num_indexed == len(state.blocks)
+        self.index.hold(blocks)
+        state.blocks.extend(blocks)
+        state.num_indexed += len(blocks)
+        state.num_computed = state.num_applied = len(state.blocks) * self.block_tokens
+
+    # -- publishing ------------------------------------------------------------------------------------------------
+
+    def publish_pending(self, state: RequestState, step: int) -> list[BlockId]:
+        """Make the blocks that plan `step` fills with known tokens findable for later plans."""
+        index, blocks, keys = self.index, state.blocks, state.keys
+        at = state.num_indexed
+        end = min(state.num_computed // self.block_tokens, len(keys))
+        published: list[BlockId] = []
+        while at < end and index.get(keys[at]) is None:
+            block = blocks[at]
+            index.insert(keys[at], block, blocks[at - 1] if at else None, step, state.stream)
+            published.append(block)
+            at += 1
+        state.num_indexed = at
+        return published
+
+    def publish_computed(self, state: RequestState, last_plan: int) -> list[tuple[int, BlockId]]:
+        """After an apply: index the full blocks not findable yet. Where an equal block is already there the request's
+        table is redirected to it and its own copy let go of.
+
+        Returns the redirects (index in the table, block).
+        """
+        index, blocks, keys = self.index, state.blocks, state.keys
+        at = state.num_indexed
+        end = min(state.num_applied // self.block_tokens, len(keys))
+        redirects: list[tuple[int, BlockId]] = []
+        while at < end:
+            mine = blocks[at]
+            theirs = index.get(keys[at])
+            if theirs is None:
+                index.insert(keys[at], mine, blocks[at - 1] if at else None, COMPUTED, state.stream)
+            elif theirs != mine:
+                index.hold([theirs])
+                blocks[at] = theirs
+                redirects.append((at, theirs))
+                copy = Holding()
+                copy.blocks.append(mine)
+                copy.last_step = last_plan
+                self._fences.append((copy, ""))
+                self.num_deduplicated += 1
+            at += 1
+        state.num_indexed = at
+        return redirects
+
+    # -- letting go ------------------------------------------------------------------------------------------------
+
+    def let_go(self, state: RequestState) -> None:
+        """The request gives up its table; `sweep` releases the blocks when nothing touches them."""
+        if state.holding.blocks or state.holding.num_transfers:
+            self._fences.append((state.holding, state.stream))
+        state.holding = Holding()
+        state.num_indexed = state.num_computed = state.num_applied = state.num_sent_blocks = 0
+
+    def sweep(self, now: float, oldest_in_flight: int | None) -> None:
+        """Release every fenced table that no plan from `oldest_in_flight` on names and no transfer touches."""
+        if not self._fences:
+            return
+        kept: list[tuple[Holding, str]] = []
+        for holding, stream in self._fences:
+            named = oldest_in_flight is not None and holding.last_step >= oldest_in_flight
+            if named or holding.num_transfers:
+                kept.append((holding, stream))
+            else:
+                self.index.release(holding.blocks, now, stream)
+        self._fences = kept
+
+    def check(self, tables: Iterable[list[BlockId]]) -> None:
+        holders = [block for table in tables for block in table]
+        holders += [block for holding, _ in self._fences for block in holding.blocks]
+        self.pool.check(holders, self.index.indexed_blocks())
+        self.index.check()
+        assert self.pool.num_free + self.index.num_unused <= self.pool.num_blocks

@@ -1,0 +1,208 @@
+"""What a step's result means for its requests: new tokens, ends, newly findable blocks, and failed steps."""
+
+from __future__ import annotations
+
+from samovar.base.errors import StepFailed
+from samovar.base.ids import BlockId, BlockKey, RequestId, TransferId
+from samovar.core.board import Board, InFlight, Transfer
+from samovar.core.events import ErrorInfo, FinishReason, Miss, Output
+from samovar.core.plan import Chunk, Redirect, StepResult, Store, TokenLogprobs
+from samovar.core.ports import Connector
+from samovar.core.preemption import preempt
+from samovar.core.state import RequestState
+
+
+def apply(board: Board, connector: Connector | None, record: InFlight, result: StepResult, now: float) -> list[Output]:
+    """`record` is the oldest plan in flight, already taken off the board."""
+    error = result.error or _malformed(board, record, result)
+    if error is not None:
+        return _fail(board, record, error, now)
+    board.kv.index.computed([block for _, _, block in record.pending])
+    outputs: list[Output] = []
+    logprobs = result.logprobs
+    requests = board.requests
+    for i, (state, chunk) in enumerate(zip(record.states, record.chunks, strict=True)):
+        if state.incarnation != record.incarnations[i] or requests.get(state.id) is not state:
+            continue  # ended or preempted meanwhile
+        output = _advance(board, state, chunk, result.tokens[i], logprobs[i] if logprobs else (), now)
+        if output is not None:
+            outputs.append(output)
+        if (state.num_applied // board.config.block_tokens) > state.num_indexed:
+            _publish(board, state)
+        if connector is not None:
+            _offer(board, connector, state, chunk, now)
+        if output is not None and output.finish is not None:
+            end(board, state, output.finish)
+    board.sweep(now)
+    return outputs
+
+
+def _malformed(board: Board, record: InFlight, result: StepResult) -> str | None:
+    if len(result.tokens) != len(record.chunks):
+        return f"the runner answered {len(result.tokens)} chunks of {len(record.chunks)}"
+    for chunk, tokens in zip(record.chunks, result.tokens, strict=True):
+        if bool(tokens) is not chunk.samples or len(tokens) > 1 + board.config.num_speculative_tokens:
+            return f"the runner answered {len(tokens)} tokens for a chunk of {chunk.num_tokens}"
+    return None
+
+
+def _advance(
+    board: Board,
+    state: RequestState,
+    chunk: Chunk,
+    tokens: tuple[int, ...],
+    logprobs: tuple[TokenLogprobs, ...],
+    now: float,
+) -> Output | None:
+    if not chunk.samples:
+        state.num_applied = max(state.num_applied, chunk.start + chunk.num_tokens)
+        return None
+    state.num_inflight -= 1
+    end_of_chunk = chunk.start + chunk.num_tokens
+    drafts = max(0, end_of_chunk - state.num_tokens)
+    if drafts:
+        # Positions of rejected drafts are computed again; nothing of them was published.
+        end_of_chunk += len(tokens) - 1 - drafts
+        state.num_computed = end_of_chunk
+    state.num_applied = max(state.num_applied, end_of_chunk)
+
+    finish: FinishReason | None = None
+    stop_token: int | None = None
+    kept = 0
+    for token in tokens:
+        kept += 1
+        made = state.num_output + kept
+        if token in state.stop_tokens and made >= state.request.sampling.min_tokens:
+            finish, stop_token = FinishReason.STOP, token
+            break
+        if made >= state.max_tokens:
+            finish = FinishReason.LENGTH
+            break
+    tokens = tokens[:kept]
+    state.append(tokens)
+    state.num_applied = min(state.num_applied, state.num_tokens)
+    board.counters.generated_tokens += kept
+    miss: Miss | None = None
+    if not state.first_token_seen:
+        state.first_token_seen = True
+        miss = _count_prompt(board, state)
+    return Output(
+        state.id, tokens, logprobs[:kept], finish, stop_token, None, min(state.num_cached, state.num_prompt), miss
+    )
+
+
+def _count_prompt(board: Board, state: RequestState) -> Miss | None:
+    counters = board.counters
+    missed = state.num_prompt - state.num_cached
+    counters.prompt_tokens += state.num_prompt
+    counters.cached_tokens += state.num_cached
+    counters.shared_tokens += max(0, state.num_cached - state.num_loaded - state.num_known)
+    reason = state.miss
+    if reason is None:
+        return None
+    if missed <= state.num_prompt - (state.num_prompt - 1) // board.config.block_tokens * board.config.block_tokens:
+        reason = Miss("none")  # everything that a hit may cover, if only after a sibling had computed it
+    if not state.request.use_prefix_cache or not board.config.enable_prefix_caching:
+        reason = Miss("disabled")
+    state.miss = Miss(reason.reason, missed, reason.block, reason.at_s, reason.for_request)
+    counters.misses[reason.reason] += 1
+    counters.missed_tokens[reason.reason] += missed
+    return state.miss
+
+
+def _publish(board: Board, state: RequestState) -> None:
+    """Make the request's newly full blocks findable."""
+    if not state.request.use_prefix_cache or not board.config.enable_prefix_caching:
+        return
+    state.extend_keys(state.num_applied // board.config.block_tokens, board.config.block_tokens)
+    for index, block in board.kv.publish_computed(state, board.next_step - 1):
+        assert index < state.num_sent_blocks
+        board.redirects.append((state, state.incarnation, Redirect(state.id, 0, index, block)))
+
+
+def _offer(board: Board, connector: Connector, state: RequestState, chunk: Chunk, now: float) -> None:
+    """Offer the blocks that this chunk completed to the tiers."""
+    tokens = board.config.block_tokens
+    first = chunk.start // tokens
+    end = min(state.num_applied // tokens, state.num_indexed)
+    if end > first:
+        _store(board, connector, state, first, end, now)
+
+
+def _store(board: Board, connector: Connector, state: RequestState, first: int, end: int, now: float) -> None:
+    keys = state.keys[first:end]
+    wanted = connector.offers(tuple(keys), now)
+    if not wanted:
+        return
+    chosen: list[BlockKey] = [keys[i] for i in wanted]
+    blocks: list[BlockId] = [state.blocks[first + i] for i in wanted]
+    transfer_id = TransferId(board.next_transfer)
+    board.next_transfer += 1
+    state.holding.num_transfers += 1
+    board.transfers[transfer_id] = Transfer(False, state.holding, tuple(chosen))
+    board.stores.append(Store(transfer_id, 0, tuple(chosen), tuple(blocks)))
+
+
+def end(board: Board, state: RequestState, reason: FinishReason, kept_tokens: int | None = None) -> None:
+    """The request is over; its blocks stay cached, and untouched as long as a plan in flight names them.
+
+    `kept_tokens`: how much of the output the client has, when that is not all of it; the session's next turn is
+    expected to continue from there.
+    """
+    board.leave(state)
+    del board.requests[state.id]
+    if state.num_sent_blocks:
+        board.released.append(state.id)
+    num_blocks = state.num_indexed
+    if kept_tokens is not None:
+        num_blocks = min(num_blocks, (state.num_prompt + max(0, kept_tokens)) // board.config.block_tokens)
+    board.sessions.remember(state.stream, state.keys[:num_blocks])
+    board.kv.let_go(state)
+    board.counters.finished[reason.value] += 1
+
+
+def _fail(board: Board, record: InFlight, error: str, now: float) -> list[Output]:
+    """Nothing the step wrote may be used, nor what was built on it: those requests start again from what is computed,
+    or end with an error when it was not their first failed step."""
+    board.counters.failed_steps += 1
+    culprits = {(state.id, inc) for state, inc in zip(record.states, record.incarnations, strict=True)}
+    affected = _forget_built_on(board, record, culprits)
+    outputs: list[Output] = []
+    for state in affected:
+        if (state.id, state.incarnation) in culprits:
+            state.failures += 1
+        if state.failures >= board.config.max_step_failures:
+            info = ErrorInfo.of(StepFailed(f"the step that computed this request failed: {error}"))
+            cached = min(state.num_cached, state.num_prompt)
+            outputs.append(Output(state.id, finish=FinishReason.ERROR, error=info, num_cached_tokens=cached))
+            end(board, state, FinishReason.ERROR)
+        else:
+            preempt(board, state)
+    board.sweep(now)
+    return outputs
+
+
+def _forget_built_on(board: Board, record: InFlight, culprits: set[tuple[RequestId, int]]) -> list[RequestState]:
+    """Make everything that rests on a failed step unfindable, through requests that adopted its blocks and the plans
+    in flight behind it. Returns the live requests concerned, in order of arrival at the engine."""
+    gone = board.kv.index.forget([block for _, _, block in record.pending])
+    affected: dict[RequestId, RequestState] = {}
+    tainted = set(culprits)
+    grew = True
+    while grew:
+        grew = False
+        for state in board.requests.values():
+            if state.id in affected:
+                continue
+            if (state.id, state.incarnation) in culprits or not gone.isdisjoint(state.blocks):
+                affected[state.id] = state
+                tainted.add((state.id, state.incarnation))
+                grew = True
+        later = [
+            block
+            for behind in board.inflight
+            for state, incarnation, block in behind.pending
+            if (state.id, incarnation) in tainted
+        ]
+        gone |= board.kv.index.forget(later)
+    return [state for state in board.requests.values() if state.id in affected]

@@ -1,0 +1,301 @@
+"""Which block holds which prefix: a tree of blocks by key, with leaf-first eviction.
+
+Invariants:
+- a block is in the index only if its parent (the block before it in the chain) is, so presence of a chain's keys is
+  monotone: a lookup is a binary search, not a walk;
+- a block is *pending* from the plan that fills it (`pending[block]` is that step) and *computed* from its apply;
+  no child is pending from an earlier plan than its parent;
+- whoever holds a block holds the chain before it too, so unused blocks form whole subtrees and every one of them can
+  be evicted, leaves first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from samovar.base.ids import BlockId, BlockKey, RequestId
+from samovar.core.block_pool import BlockPool
+from samovar.policy.retention import Leaf, RetentionPolicy
+
+COMPUTED = -1
+NOT_INDEXED = -2
+ROOT = -1
+
+
+class Eviction(NamedTuple):
+    """When a key left the device, and for whom room was made."""
+
+    at_s: float
+    for_request: RequestId | None
+    expired: bool
+
+
+class PrefixIndex:
+    """The index of one KV group. Blocks given to `insert` are held by the caller; unused ones stay until evicted."""
+
+    __slots__ = (
+        "_blocks", "_children", "_depth", "_heap", "_keys", "_last_used", "_parents", "_policy", "_pool", "_stamp",
+        "_stamps", "_streams", "evicted", "max_evicted", "num_evicted", "num_unused", "pending",
+    )  # fmt: skip
+
+    def __init__(self, pool: BlockPool, policy: RetentionPolicy) -> None:
+        n = pool.num_blocks
+        self._pool = pool
+        self._policy = policy
+        self._blocks: dict[BlockKey, BlockId] = {}
+        self._keys: list[BlockKey | None] = [None] * n
+        self._parents: list[int] = [ROOT] * n
+        self._children: list[int] = [0] * n
+        self._depth: list[int] = [0] * n
+        self._stamps: list[int] = [0] * n
+        self._last_used: list[float] = [0.0] * n
+        self._streams: list[str] = [""] * n
+        self.pending: list[int] = [NOT_INDEXED] * n
+        """Per block: the step that fills it, COMPUTED, or NOT_INDEXED."""
+        self._stamp = 0
+        # (stamp, block) of leaves; entries whose block was used since are skipped when they surface.
+        self._heap: list[tuple[int, int]] = []
+        self.num_unused = 0
+        """Indexed blocks that nobody holds: what eviction could free."""
+        self.num_evicted = 0
+        self.evicted: OrderedDict[BlockKey, Eviction] = OrderedDict()
+        """Keys that were here, for the reason of a later miss; the oldest are forgotten."""
+        self.max_evicted = max(65_536, n)
+
+    # -- looking up ------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def get(self, key: BlockKey) -> BlockId | None:
+        return self._blocks.get(key)
+
+    def key_of(self, block: BlockId) -> BlockKey | None:
+        return self._keys[block]
+
+    def match(self, keys: Sequence[BlockKey], first: int, limit: int) -> int:
+        """The largest n <= limit such that keys[first:n] are all present; `first` if keys[first] is not.
+
+        Everything before `first` must be present. Gallops, then bisects: O(log n) probes of the dictionary.
+        """
+        blocks = self._blocks
+        if first >= limit or keys[first] not in blocks:
+            return first
+        low, step = first, 1  # keys[low] is present
+        while low + step < limit and keys[low + step] in blocks:
+            low += step
+            step *= 2
+        high = min(low + step, limit)  # keys[high] is absent, or high is the limit
+        while high - low > 1:
+            mid = (low + high) // 2
+            if keys[mid] in blocks:
+                low = mid
+            else:
+                high = mid
+        return low + 1
+
+    def chain(self, key: BlockKey, count: int) -> list[BlockId]:
+        """The last `count` blocks of the chain that ends at `key`, in order."""
+        block: int = self._blocks[key]
+        parents = self._parents
+        found: list[BlockId] = []
+        append = found.append
+        for _ in range(count):
+            append(BlockId(block))
+            block = parents[block]
+        found.reverse()
+        return found
+
+    # -- growing ---------------------------------------------------------------------------------------------------
+
+    def insert(self, key: BlockKey, block: BlockId, parent: BlockId | None, step: int, stream: str) -> None:
+        """Make `block` findable under `key`. `step`: the step that fills it, or COMPUTED."""
+        assert key not in self._blocks and self._keys[block] is None and self._pool.refs[block] > 0
+        assert parent is None or self._keys[parent] is not None
+        self._blocks[key] = block
+        self._keys[block] = key
+        self._parents[block] = ROOT if parent is None else parent
+        self._depth[block] = 0 if parent is None else self._depth[parent] + 1
+        if parent is not None:
+            self._children[parent] += 1
+        self.pending[block] = step
+        self._streams[block] = stream
+        if self.evicted:
+            self.evicted.pop(key, None)
+
+    def computed(self, blocks: Sequence[BlockId]) -> None:
+        """The step that filled these pending blocks was applied."""
+        pending = self.pending
+        for block in blocks:
+            if pending[block] != NOT_INDEXED:
+                pending[block] = COMPUTED
+
+    # -- use and disuse --------------------------------------------------------------------------------------------
+
+    def hold(self, blocks: Sequence[BlockId]) -> None:
+        """One more holder for each of these (indexed) blocks."""
+        refs = self._pool.refs
+        woken = 0
+        for block in blocks:
+            count = refs[block]
+            if count == 0:
+                woken += 1
+            refs[block] = count + 1
+        self.num_unused -= woken
+
+    def num_unused_of(self, blocks: Sequence[BlockId]) -> int:
+        refs = self._pool.refs
+        return sum(1 for block in blocks if refs[block] == 0)
+
+    def release(self, blocks: Sequence[BlockId], now: float, stream: str) -> None:
+        """One holder less for each block of a table, in table order. Those nobody holds stay cached if they are
+        indexed and become free if not."""
+        self._stamp = stamp = self._stamp + 1
+        refs, keys, children = self._pool.refs, self._keys, self._children
+        stamps, last_used, streams = self._stamps, self._last_used, self._streams
+        for block in reversed(blocks):
+            count = refs[block] - 1
+            refs[block] = count
+            assert count >= 0
+            if count:
+                continue
+            if keys[block] is None:
+                self._pool.give_back(block)
+                continue
+            self.num_unused += 1
+            stamps[block] = stamp
+            last_used[block] = now
+            streams[block] = stream
+            if children[block] == 0:
+                heappush(self._heap, (stamp, block))
+        if len(self._heap) > 2 * self.num_unused + 1024:
+            self._rebuild_heap()
+
+    def _rebuild_heap(self) -> None:
+        refs, keys, children, stamps = self._pool.refs, self._keys, self._children, self._stamps
+        self._heap = [
+            (stamps[b], b) for b in self._blocks.values() if keys[b] is not None and refs[b] == 0 and children[b] == 0
+        ]
+        heapify(self._heap)
+
+    # -- shrinking -------------------------------------------------------------------------------------------------
+
+    def _pop_leaf(self) -> BlockId | None:
+        heap, refs, keys = self._heap, self._pool.refs, self._keys
+        children, stamps = self._children, self._stamps
+        while heap:
+            stamp, block = heappop(heap)
+            if keys[block] is not None and refs[block] == 0 and children[block] == 0 and stamps[block] == stamp:
+                return BlockId(block)
+        return None
+
+    def leaf(self, block: BlockId) -> Leaf:
+        return Leaf(block, self._depth[block], self._last_used[block], self._streams[block])
+
+    def evict(self, count: int, now: float, for_request: RequestId | None) -> None:
+        """Free `count` unused blocks (at most `num_unused`), leaves first, the policy's lowest value first."""
+        assert count <= self.num_unused
+        window: dict[BlockId, None] = {}  # leaves taken off the heap, least recently used first
+        sample = max(1, self._policy.sample)
+        for _ in range(count):
+            while len(window) < sample and (leaf := self._pop_leaf()) is not None:
+                window[leaf] = None
+            if sample == 1:
+                victim = next(iter(window))
+                expired = False
+            else:
+                values = [(self._policy.value(self.leaf(b), now), self._stamps[b], b) for b in window]
+                value, _, victim = min(values)
+                expired = value == float("-inf")
+            del window[victim]
+            key = self._keys[victim]
+            assert key is not None
+            self.evicted[key] = Eviction(now, for_request, expired)
+            parent = self._remove(victim)
+            self.num_unused -= 1
+            self.num_evicted += 1
+            self._pool.give_back(victim)
+            if parent is not None and self._children[parent] == 0 and self._pool.refs[parent] == 0:
+                heappush(self._heap, (self._stamps[parent], parent))
+        for block in window:
+            heappush(self._heap, (self._stamps[block], block))
+        while len(self.evicted) > self.max_evicted:
+            self.evicted.popitem(last=False)
+
+    def _remove(self, block: BlockId) -> BlockId | None:
+        key = self._keys[block]
+        assert key is not None and self._children[block] == 0
+        del self._blocks[key]
+        self._keys[block] = None
+        self.pending[block] = NOT_INDEXED
+        parent = self._parents[block]
+        self._parents[block] = ROOT
+        if parent == ROOT:
+            return None
+        self._children[parent] -= 1
+        return BlockId(parent)
+
+    def forget(self, blocks: Sequence[BlockId]) -> set[BlockId]:
+        """Make these blocks and everything built on them unfindable: the step that was to fill them failed.
+
+        Returns all blocks that left the index. Their holders keep them; nobody else held the unused ones, which
+        become free. Looks at the whole index: failures are rare.
+        """
+        gone = {block for block in blocks if self._keys[block] is not None}
+        if not gone:
+            return set()
+        for block in sorted(self._blocks.values(), key=self._depth.__getitem__):
+            if self._parents[block] in gone:
+                gone.add(block)
+        for block in sorted(gone, key=lambda b: (-self._depth[b], b)):
+            parent = self._remove(block)
+            if self._pool.refs[block] == 0:
+                self.num_unused -= 1
+                self._pool.give_back(block)
+            if parent is not None and parent not in gone and not self._children[parent] and not self._pool.refs[parent]:
+                heappush(self._heap, (self._stamps[parent], parent))
+        return gone
+
+    def drop_unused(self) -> int:
+        """Forget everything nobody holds (a cache reset). Returns the number of blocks freed."""
+        count = self.num_unused
+        self.evict(count, 0.0, None)
+        return count
+
+    # -- checking --------------------------------------------------------------------------------------------------
+
+    def indexed_blocks(self) -> list[BlockId]:
+        return list(self._blocks.values())
+
+    def check(self, each: Callable[[BlockId], None] | None = None) -> None:
+        children = [0] * self._pool.num_blocks
+        unused = 0
+        live = {(stamp, block) for stamp, block in self._heap}
+        for key, block in self._blocks.items():
+            assert self._keys[block] == key, "two names for a block"
+            parent = self._parents[block]
+            assert not self._pool.is_free(block), "an indexed block is free"
+            assert self.pending[block] != NOT_INDEXED
+            if parent == ROOT:
+                assert self._depth[block] == 0
+            else:
+                assert self._keys[parent] is not None, "a child outlived its parent"
+                assert self._depth[block] == self._depth[parent] + 1
+                children[parent] += 1
+                assert self._pool.refs[block] == 0 or self._pool.refs[parent] > 0, "a held block on an unused one"
+                step = self.pending[block]
+                assert COMPUTED in (step, self.pending[parent]) or step >= self.pending[parent], "pending before parent"
+            if self._pool.refs[block] == 0:
+                unused += 1
+            if each is not None:
+                each(block)
+        assert children == self._children, "child counts differ"
+        assert unused == self.num_unused, "unused count differs"
+        assert sum(1 for k in self._keys if k is not None) == len(self._blocks)
+        for block in self._blocks.values():
+            if self._pool.refs[block] == 0 and children[block] == 0:
+                assert (self._stamps[block], block) in live, "a leaf that eviction cannot find"
+        assert len(self.evicted) <= self.max_evicted

@@ -1,0 +1,123 @@
+"""The order in which prefills get the rest of a step: tenants in deficit round robin, inside a tenant by priority.
+
+Both waiting requests and admitted ones that are still prefilling stand here. A tenant's deficit is what it may still
+take in its turn; a turn adds one quantum. With one tenant this is plain priority and arrival order.
+Source: M. Shreedhar and G. Varghese, "Efficient fair queuing using deficit round robin", SIGCOMM 1995.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+
+from samovar.core.state import RequestState
+
+Take = Callable[[RequestState, int], int | None]
+"""(request, most tokens) -> tokens taken; 0 when it cannot run now; None to end the whole round."""
+
+
+def _order(state: RequestState) -> tuple[int, bool, int]:
+    return state.order
+
+
+class TenantQueues:
+    __slots__ = ("_deficits", "_queues", "_turn", "quantum")
+
+    def __init__(self, quantum: int) -> None:
+        self.quantum = quantum
+        self._queues: dict[str, list[RequestState]] = {}
+        self._deficits: dict[str, int] = {}
+        self._turn: str | None = None
+        """The tenant whose turn goes on: it was cut short by the end of a step's budget."""
+
+    def __len__(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+    def __iter__(self) -> Iterator[RequestState]:
+        for queue in self._queues.values():
+            yield from queue
+
+    def add(self, state: RequestState) -> None:
+        tenant = state.request.tenant
+        if tenant not in self._queues:
+            self._queues[tenant] = []
+            self._deficits[tenant] = 0
+        insort(self._queues[tenant], state, key=_order)
+
+    def remove(self, state: RequestState) -> None:
+        """Must be called before anything that `order` is made of changes."""
+        tenant = state.request.tenant
+        queue = self._queues[tenant]
+        at = bisect_left(queue, state.order, key=_order)
+        assert queue[at] is state
+        del queue[at]
+        if not queue:
+            if self._turn == tenant:
+                self._turn = self._after(tenant)
+            del self._queues[tenant], self._deficits[tenant]
+
+    def _after(self, tenant: str) -> str | None:
+        names = list(self._queues)
+        if len(names) < 2:
+            return None
+        return names[(names.index(tenant) + 1) % len(names)]
+
+    def serve(self, budget: int, take: Take) -> int:
+        """Hand out up to `budget` tokens; returns what is left. `take` is called at most once per request."""
+        names = list(self._queues)
+        if not names:
+            return budget
+        start = 0
+        resumed = False  # the first tenant still has something left of a turn that the last step's budget cut short
+        if self._turn in self._queues:
+            start = names.index(self._turn)
+            resumed = self._deficits[self._turn] > 0
+        seen: set[int] = set()
+        hungry = True
+        while hungry and budget > 0:
+            hungry = False
+            for name in names[start:] + names[:start]:
+                if name not in self._queues:
+                    continue
+                if not resumed:
+                    self._deficits[name] = min(self._deficits[name] + self.quantum, 2 * self.quantum)
+                resumed = False
+                budget, ended, starved = self._visit(name, budget, take, seen, alone=len(names) == 1)
+                hungry = hungry or starved
+                if ended or budget == 0:
+                    self._turn = name if name in self._queues and self._deficits[name] > 0 else self._next_turn(name)
+                    return budget
+        self._turn = None
+        return budget
+
+    def _next_turn(self, name: str) -> str | None:
+        if name in self._queues:
+            return self._after(name)
+        return next(iter(self._queues), None)
+
+    def _visit(self, name: str, budget: int, take: Take, seen: set[int], *, alone: bool) -> tuple[int, bool, bool]:
+        """One tenant's turn: (budget left, the round must end, it could have used more than its deficit)."""
+        for state in list(self._queues[name]):
+            if budget == 0:
+                return 0, False, False
+            if state.id in seen:
+                continue
+            if not alone and self._deficits[name] <= 0:
+                return budget, False, True
+            seen.add(state.id)
+            taken = take(state, budget if alone else min(budget, self._deficits[name]))
+            if taken is None:
+                return budget, True, False
+            budget -= taken
+            if name in self._deficits:
+                self._deficits[name] = max(0, self._deficits[name] - taken)
+        return budget, False, False
+
+    def check(self) -> None:
+        for tenant, queue in self._queues.items():
+            assert queue, "an empty queue was kept"
+            assert all(s.request.tenant == tenant for s in queue)
+            assert [s.order for s in queue] == sorted(s.order for s in queue), "queue out of order"
+            assert 0 <= self._deficits[tenant] <= 2 * self.quantum
+        assert self._queues.keys() == self._deficits.keys()
+        assert self._turn is None or self._turn in self._queues
