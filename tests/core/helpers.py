@@ -55,13 +55,16 @@ class Bench:
             self.runner.submit(plan)
         return plan
 
-    def apply(self, **faults) -> list[Output]:
+    def land(self, count: int = 1_000_000, bad: tuple[int, ...] = ()) -> list[Output]:
+        done = self.runner.land(count, bad)
+        return self.engine.transferred(done, self.now) if done else []
+
+    def apply(self, *, land: bool = True, **faults) -> list[Output]:
         self.now += 1.0
         result = self.runner.run(**faults)
         outputs = self.engine.apply(result.step, result, self.now)
-        done, self.runner.done = self.runner.done, []
-        if done:
-            outputs += self.engine.transferred(done, self.now)
+        if land:
+            outputs += self.land()
         for output in outputs:
             if output.token_ids and output.request_id not in self.first_token_step:
                 self.first_token_step[output.request_id] = result.step
@@ -87,8 +90,9 @@ class Bench:
         for _ in range(limit):
             if not self.engine.has_work:
                 break
-            planned = self.step() is not None
-            assert planned or self.runner.queue or not self.engine.has_work, "work is left but nothing moves"
+            self.land()
+            moved = self.step() is not None or self.runner.queue or not self.engine.has_work
+            assert moved or self.engine.wake_at is not None, "work is left but nothing moves"
         assert not self.engine.has_work, "work is left"
         self.engine.check()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from samovar.base.keys import unpack_tokens
-from samovar.core.plan import StepPlan, StepResult, TransferDone
+from samovar.core.plan import Chunk, Load, StepPlan, StepResult, Store, TransferDone
 
 VOCAB = 50
 
@@ -51,20 +51,63 @@ class OracleRunner:
         self.kv: dict[tuple[int, int], bytes] = {}
         self.requests: dict[int, _Request] = {}
         self.tier: dict[bytes, list[bytes]] = {}
-        self.done: list[TransferDone] = []
         self.computed_tokens = 0
         self.computed_by: dict[int, int] = {}
         self.queue: deque[StepPlan] = deque()
         self.last_step = -1
         self.accept = accept
+        self.moving: deque[Load | Store] = deque()  # begun, not ended
+        self._tables: dict[int, list[int]] = {}  # as of the last submitted plan
+        self._named: deque[dict[int, list[int]]] = deque()  # per plan in flight: the tables it works on
 
     def submit(self, plan: StepPlan) -> None:
         assert plan.step == self.last_step + 1
         self.last_step = plan.step
+        self._check_reuse(plan)
         self.queue.append(plan)
 
-    def run(self, *, fail: bool = False, fail_loads: tuple[int, ...] = (), fail_stores: bool = False) -> StepResult:
+    def _check_reuse(self, plan: StepPlan) -> None:
+        """What a plan writes, no plan in flight names for another request and no transfer touches."""
+        for request_id in plan.released:
+            self._tables.pop(request_id, None)
+        for start in plan.starts:
+            self._tables[start.request_id] = []
+        for redirect in plan.redirects:
+            self._tables[redirect.request_id][redirect.index] = redirect.block
+        written: list[tuple[int, int]] = [(-1, block) for load in plan.loads for block in load.blocks]
+        for chunk in plan.chunks:
+            table = self._tables[chunk.request_id]
+            table.extend(chunk.new_blocks[0] if chunk.new_blocks else ())
+            last = (chunk.start + chunk.num_tokens - 1) // self.bs
+            written += [(chunk.request_id, block) for block in table[chunk.start // self.bs : last + 1]]
+        moving = {block for transfer in self.moving for block in transfer.blocks}
+        for plan_ahead in self.queue:
+            moving |= {block for transfer in (*plan_ahead.loads, *plan_ahead.stores) for block in transfer.blocks}
+        for writer, block in written:
+            assert block not in moving, "a block that a transfer touches was reused"
+            for tables in self._named:
+                for owner, table in tables.items():
+                    assert block not in table or owner == writer, "a block that a plan in flight names was reused"
+        self._named.append({c.request_id: list(self._tables[c.request_id]) for c in plan.chunks})
+
+    def land(self, count: int = 1_000_000, bad: tuple[int, ...] = ()) -> list[TransferDone]:
+        """End the oldest `count` transfers; blocks at positions `bad` of each fail. Bytes move only now."""
+        done: list[TransferDone] = []
+        while self.moving and len(done) < count:
+            transfer = self.moving.popleft()
+            failed = tuple(i for i in bad if i < len(transfer.keys))
+            for i, (key, block) in enumerate(zip(transfer.keys, transfer.blocks, strict=True)):
+                for slot in range(self.bs):
+                    if isinstance(transfer, Load):
+                        self.kv[block, slot] = b"bad" if i in failed else self.tier[key][slot]
+                if isinstance(transfer, Store) and i not in failed:
+                    self.tier[key] = [self.kv[block, slot] for slot in range(self.bs)]
+            done.append(TransferDone(transfer.transfer_id, failed))
+        return done
+
+    def run(self, *, fail: bool = False) -> StepResult:
         plan = self.queue.popleft()
+        self._named.popleft()
         for request_id in plan.released:
             del self.requests[request_id]
         for start in plan.starts:
@@ -72,20 +115,15 @@ class OracleRunner:
             self.requests[start.request_id] = _Request(unpack_tokens(start.token_ids))
         for redirect in plan.redirects:
             self.requests[redirect.request_id].table[redirect.index] = redirect.block
-        for store in plan.stores:
-            for key, block in zip(store.keys, store.blocks, strict=True):
-                self.tier[key] = [self.kv[block, i] for i in range(self.bs)]
-            self.done.append(TransferDone(store.transfer_id, (0,) if fail_stores else ()))
-        for load in plan.loads:
-            failed = tuple(i for i in fail_loads if i < len(load.keys))
-            for i, (key, block) in enumerate(zip(load.keys, load.blocks, strict=True)):
-                for slot in range(self.bs):
-                    self.kv[block, slot] = b"bad" if i in failed else self.tier[key][slot]
-            self.done.append(TransferDone(load.transfer_id, failed))
+        self.moving += (*plan.stores, *plan.loads)
         if fail:
             self._poison(plan)
             return StepResult(plan.step, error="told to fail")
-        return StepResult(plan.step, tuple(self._chunk(plan.step, chunk) for chunk in plan.chunks))
+        # Chunks of one plan may not rely on each other: all reads are checked before anything is written.
+        readable = [self._reads_well(chunk) for chunk in plan.chunks]
+        return StepResult(
+            plan.step, tuple(self._chunk(plan.step, chunk, ok) for chunk, ok in zip(plan.chunks, readable, strict=True))
+        )
 
     def _poison(self, plan: StepPlan) -> None:
         for chunk in plan.chunks:
@@ -97,20 +135,34 @@ class OracleRunner:
             if chunk.samples:
                 request.tokens.append(0)
 
-    def _chunk(self, step: int, chunk) -> tuple[int, ...]:
+    def _reads_well(self, chunk: Chunk) -> bool:
         request = self.requests[chunk.request_id]
         request.table.extend(chunk.new_blocks[0] if chunk.new_blocks else ())
+        prefix = b""
+        for p in range(chunk.start):
+            prefix = extend_hash(prefix, request.tokens[p])
+            if self.kv.get((request.table[p // self.bs], p % self.bs)) != prefix:
+                return False
+        return True
+
+    def _chunk(self, step: int, chunk: Chunk, reads_well: bool) -> tuple[int, ...]:
+        request = self.requests[chunk.request_id]
         end = chunk.start + chunk.num_tokens
         assert end <= len(request.table) * self.bs, "the table does not cover the chunk"
         if chunk.sampled_in >= 0:
             assert request.tokens[chunk.start] == request.sampled[chunk.sampled_in]
         known = len(request.tokens)
         assert chunk.start < known and (end <= known or self.accept is not None)
+        if not reads_well:  # a lie that the expected output exposes, unless it is rolled back
+            if chunk.samples:
+                request.tokens.append(0)
+                request.sampled[step] = 0
+            for p in range(chunk.start, end):
+                self.kv[request.table[p // self.bs], p % self.bs] = b"lie"
+            return (0,) if chunk.samples else ()
         prefix = b""
         for p in range(chunk.start):
             prefix = extend_hash(prefix, request.tokens[p])
-            if self.kv.get((request.table[p // self.bs], p % self.bs)) != prefix:
-                return (0,) if chunk.samples else ()  # a lie that the expected output exposes, unless rolled back
         for p in range(chunk.start, min(end, known)):
             prefix = extend_hash(prefix, request.tokens[p])
             self.kv[request.table[p // self.bs], p % self.bs] = prefix

@@ -39,6 +39,7 @@ class Admission:
             return 0
         match = self._connector.lookup(tuple(state.keys[found:limit]), now)
         if not match.asked:
+            state.lookup_deadline_s = None
             return min(match.num_blocks, limit - found)
         if state.lookup_deadline_s is None:
             state.lookup_deadline_s = now + match.seconds

@@ -45,6 +45,12 @@ class Engine:
         board = self._board
         return bool(board.requests or board.inflight or board.transfers or board.stores)
 
+    @property
+    def wake_at(self) -> float | None:
+        """When `plan` may have something to do though nothing happened before: a tier's answer is overdue then."""
+        deadlines = [s.lookup_deadline_s for s in self._board.queues if s.lookup_deadline_s is not None]
+        return min(deadlines, default=None)
+
     def submit(self, request: Request, now: float) -> Verdict:
         """Accept a request into its tenant's queue, or say why not."""
         try:
