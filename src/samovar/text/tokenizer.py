@@ -52,7 +52,7 @@ class Tokenizer:
         """Token ids of `text`. `allow_special`: whether "<|im_end|>" in the text becomes that special token, as the
         output of a chat template needs, or is spelled out like any other text. Lone surrogates become U+FFFD."""
         backend = self._backend if allow_special else self._literal()
-        ids: list[int] = backend.encode(replace_surrogates(text), add_special_tokens=False).ids
+        ids: list[int] = backend.encode_batch_fast([replace_surrogates(text)], add_special_tokens=False)[0].ids
         if add_special_tokens:
             return [*self._special.prefix_ids, *ids, *self._special.suffix_ids]
         return ids

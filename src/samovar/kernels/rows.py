@@ -1,0 +1,91 @@
+"""Where each row's context lies in the block pool, worked out once per batch and used by every layer.
+
+A context is cut into *pieces*. A long run of consecutive blocks is one piece, read through a view; short runs are
+gathered, at most `GATHER_TOKENS` at a time, so a cached prefix is never copied as a whole. A piece begins at the first
+position of a multi-token chunk, so only pieces from there on need a causal mask, and none ever reaches past the
+context: what lies behind it in its last block is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+import torch
+from torch import Tensor
+
+VIEW_TOKENS = 128
+"""A run at least this long is worth an attention call of its own; shorter ones cost less gathered."""
+GATHER_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Positions [start, start + num_tokens): pool slots from `slot` on, or those of `gather` when it is not None."""
+
+    start: int
+    num_tokens: int
+    slot: int
+    gather: Tensor | None = None
+    """[num_tokens] int64"""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """`num_tokens` queries from row `first` of the batch on, the first at position `start`."""
+
+    first: int
+    num_tokens: int
+    start: int
+    pieces: tuple[Piece, ...]
+    """In order of position, without gaps, from 0 to start + num_tokens."""
+
+
+def plan_row(
+    first: int, num_tokens: int, context_tokens: int, blocks: Sequence[int], block_tokens: int, device: torch.device
+) -> RowPlan:
+    """`blocks` is the row's table: it covers at least the `context_tokens` positions, of which the last `num_tokens`
+    are the queries'."""
+    start = context_tokens - num_tokens
+    assert num_tokens > 0 and start >= 0 and len(blocks) * block_tokens >= context_tokens
+    used = np.asarray(blocks[: -(-context_tokens // block_tokens)], dtype=np.int64)
+    border = start if num_tokens > 1 else context_tokens
+    pieces: list[Piece] = []
+    pending: list[tuple[int, int]] = []
+    for low, high in _runs(used, block_tokens, context_tokens, border):
+        long = high - low >= VIEW_TOKENS
+        if pending and (long or low == border or high - pending[0][0] > GATHER_TOKENS):
+            pieces.append(_piece(pending, used, block_tokens, device))
+            pending = []
+        if long:
+            pieces.append(_piece([(low, high)], used, block_tokens, device))
+        else:
+            pending.append((low, high))
+    if pending:
+        pieces.append(_piece(pending, used, block_tokens, device))
+    return RowPlan(first, num_tokens, start, tuple(pieces))
+
+
+def _runs(used: NDArray[np.int64], block_tokens: int, context_tokens: int, border: int) -> Iterator[tuple[int, int]]:
+    """Ranges of positions that lie side by side in the pool, none across `border` or the end of the context."""
+    breaks = np.flatnonzero(np.diff(used) != 1) + 1
+    ends = [*(breaks * block_tokens).tolist(), context_tokens]
+    low = 0
+    for high in ends:
+        if low < border < high:
+            yield low, border
+            low = border
+        yield low, high
+        low = high
+
+
+def _piece(runs: list[tuple[int, int]], used: NDArray[np.int64], block_tokens: int, device: torch.device) -> Piece:
+    low, high = runs[0][0], runs[-1][1]
+    if len(runs) == 1:
+        block, offset = divmod(low, block_tokens)
+        return Piece(low, high - low, int(used[block]) * block_tokens + offset)
+    positions = np.arange(low, high, dtype=np.int64)
+    slots = used[positions // block_tokens] * block_tokens + positions % block_tokens
+    return Piece(low, high - low, -1, torch.from_numpy(slots).to(device))

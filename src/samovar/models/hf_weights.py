@@ -1,0 +1,80 @@
+"""Tensors of a Hugging Face folder: one safetensors file, or several with an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from samovar.base.errors import CheckpointError, UnsupportedFeature
+from samovar.models.weights import TensorSource
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_DTYPES = ("F32", "F16", "BF16")
+
+
+def weight_files(folder: Path) -> tuple[Path, ...]:
+    """The safetensors files a folder's model consists of. Raises CheckpointError when one is missing."""
+    if (folder / INDEX).is_file():
+        names = sorted(set(_weight_map(folder / INDEX).values()))
+        for name in names:
+            if not (folder / name).is_file():
+                raise CheckpointError(f"{folder / name}: this shard is missing; {INDEX} names it")
+        return tuple(folder / name for name in names)
+    if (folder / SINGLE).is_file():
+        return (folder / SINGLE,)
+    raise CheckpointError(f"{folder}: holds neither {SINGLE} nor {INDEX}; only safetensors and GGUF weights are read")
+
+
+@contextmanager
+def open_hf_weights(folder: Path) -> Iterator[TensorSource]:
+    """The files stay mapped while the context lasts."""
+    with ExitStack() as stack:
+        handles: dict[str, Any] = {}
+        paths: dict[str, Path] = {}
+        for path in weight_files(folder):
+            handle = stack.enter_context(_open(path))
+            for name in handle.keys():  # noqa: SIM118 - the handle is no mapping
+                handles[name] = handle
+                paths[name] = path
+        if (folder / INDEX).is_file():
+            _check_index(folder, paths)
+
+        def label(name: str) -> str:
+            return f"{paths.get(name, folder)}: tensor {name}"
+
+        def read_into(name: str, out: Tensor) -> None:
+            kind = handles[name].get_slice(name).get_dtype()
+            if kind not in _DTYPES:
+                raise UnsupportedFeature(f"{label(name)} is {kind}; supported: {', '.join(_DTYPES)}, or a GGUF file")
+            out.copy_(handles[name].get_tensor(name))
+
+        shapes = {name: tuple(handle.get_slice(name).get_shape()) for name, handle in handles.items()}
+        yield TensorSource(shapes, label, read_into)
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a whole safetensors file ({path.stat().st_size} bytes): {error}") from error
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    try:
+        entries = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        return {str(tensor): str(file) for tensor, file in entries.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{index}: field weight_map cannot be read: {error!r}") from error
+
+
+def _check_index(folder: Path, paths: dict[str, Path]) -> None:
+    for name, file in _weight_map(folder / INDEX).items():
+        if paths.get(name) != folder / file:
+            raise CheckpointError(f"{folder / file}: tensor {name} is missing; {INDEX} says it is there")

@@ -1,0 +1,75 @@
+"""From a plan's chunks and the runner's request states to the batch a model runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from samovar.base.ids import RequestId
+from samovar.core.plan import Chunk
+from samovar.models.batch import ForwardBatch, Row
+from samovar.runner.sampler import SamplingRow
+from samovar.runner.state import RequestState
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """`samples[i]` says whose token row i of the logits becomes; `sampling_chunks[i]` is that chunk's index."""
+
+    forward: ForwardBatch
+    samples: tuple[SamplingRow, ...]
+    sampling_chunks: tuple[int, ...]
+
+
+def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RequestState], block_tokens: int) -> StepBatch:
+    """Reads group 0's tables, already extended by the plan. A chunk that was built on a failed step is left out: the
+    core drops whatever it would give, and the others in the step owe it nothing."""
+    runnable = [
+        (index, chunk)
+        for index, chunk in enumerate(chunks)
+        if states[chunk.request_id].can_run(chunk.start + chunk.num_tokens)
+    ]
+    total = sum(chunk.num_tokens for _, chunk in runnable)
+    token_ids = np.empty(total, dtype=np.int64)
+    positions = np.empty(total, dtype=np.int64)
+    slots = np.empty(total, dtype=np.int64)
+    rows: list[Row] = []
+    samples: list[SamplingRow] = []
+    sampling_chunks: list[int] = []
+    logit_rows: list[int] = []
+    at = 0
+    for index, chunk in runnable:
+        state = states[chunk.request_id]
+        table = state.tables[0]
+        end = chunk.start + chunk.num_tokens
+        assert chunk.num_tokens > 0, f"chunk of request {chunk.request_id} is empty"
+        assert len(table) * block_tokens >= end, f"table of request {chunk.request_id} ends before position {end}"
+        to = at + chunk.num_tokens
+        if chunk.num_tokens == 1:
+            token_ids[at] = state.token(chunk.start)
+            positions[at] = chunk.start
+            slots[at] = table[chunk.start // block_tokens] * block_tokens + chunk.start % block_tokens
+        else:
+            place = np.arange(chunk.start, end, dtype=np.int64)
+            first = chunk.start // block_tokens
+            part = table.part(first, (end - 1) // block_tokens)
+            token_ids[at:to] = state.span(chunk.start, end)
+            positions[at:to] = place
+            slots[at:to] = part[place // block_tokens - first] * block_tokens + place % block_tokens
+        rows.append(Row(at, chunk.num_tokens, end, table.blocks()))
+        if chunk.samples:
+            logit_rows.append(to - 1)
+            sampling_chunks.append(index)
+            samples.append(SamplingRow(chunk.request_id, state.sampling, end - state.num_prompt_tokens, state.counts))
+        at = to
+    forward = ForwardBatch(
+        token_ids=torch.from_numpy(token_ids),
+        positions=torch.from_numpy(positions),
+        slots=torch.from_numpy(slots),
+        rows=tuple(rows),
+        logit_rows=torch.tensor(logit_rows, dtype=torch.int64),
+    )
+    return StepBatch(forward, tuple(samples), tuple(sampling_chunks))

@@ -1,0 +1,77 @@
+"""What an engine process is told at its start. Torch-free: the process that starts it builds this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from samovar.base.errors import ConfigError
+
+DTYPES = ("auto", "float32", "bfloat16")
+DEVICES = ("cpu",)
+POLICIES = ("lru",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProcessConfig:
+    """Fields carry vLLM's flag names where vLLM has the flag; None means "auto". Crosses the process border as JSON.
+
+    Raises `ConfigError` for what can be refused without looking at the checkpoint or the machine.
+    """
+
+    model: str
+    """A Hugging Face folder, a .gguf file or a hub id."""
+    cache_dir: str
+    """Where downloads are kept."""
+    dtype: str = "auto"
+    """Of weights and KV. "auto": what safetensors weights are stored in, if that is one of the two; else float32."""
+    device: str = "cpu"
+    block_size: int = 16
+    num_gpu_blocks_override: int | None = None
+    """Blocks of the pool; goes before `kv_cache_memory_bytes`."""
+    kv_cache_memory_bytes: int | None = None
+    """Auto: 4 GiB or half of the memory that is free once the weights are loaded, whichever is less."""
+    max_model_len: int | None = None
+    """Auto: the checkpoint's context, or what the pool holds if that is less."""
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int | None = None
+    """Auto: the largest step that stays under 200 ms at the measured prefill rate."""
+    depth: int = 2
+    long_prefill_token_threshold: int = 0
+    prefill_schedule_interval: int = 1
+    max_num_queued_reqs: int = 0
+    max_num_queued_tokens: int = 0
+    enable_prefix_caching: bool = True
+    retention_policy: str = "lru"
+    num_threads: int | None = None
+    """Of torch inside one operator. Auto: torch's own choice, the physical cores."""
+    record_path: str | None = None
+    """Where to write the log of every call into the core, for replay."""
+    debug: bool = False
+    """Tracebacks in the log."""
+
+    def __post_init__(self) -> None:
+        self._choice("dtype", DTYPES)
+        self._choice("device", DEVICES)
+        self._choice("retention_policy", POLICIES)
+        for name in ("block_size", "max_num_seqs", "depth", "prefill_schedule_interval"):
+            self._at_least(name, 1)
+        for name in ("max_num_queued_reqs", "max_num_queued_tokens", "long_prefill_token_threshold"):
+            self._at_least(name, 0)
+        optional = ("num_gpu_blocks_override", "kv_cache_memory_bytes", "max_model_len", "max_num_batched_tokens")
+        for name in (*optional, "num_threads"):
+            if getattr(self, name) is not None:
+                self._at_least(name, 1)
+
+    def _choice(self, name: str, allowed: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in allowed:
+            raise ConfigError(f"{_flag(name)} must be one of {', '.join(allowed)}, got {value!r}", param=name)
+
+    def _at_least(self, name: str, limit: int) -> None:
+        value = getattr(self, name)
+        if value < limit:
+            raise ConfigError(f"{_flag(name)} must be at least {limit}, got {value}", param=name)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,127 @@
+"""Drives the core by the wall clock: commands in, plans to the runner, results back, outputs out.
+
+One thread. It sleeps in a poll on both the client's socket and the runner's wake descriptor, so a verdict never waits
+for a step to end, and an idle engine uses no CPU.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+import time
+
+import zmq
+
+from samovar.core.engine import Engine
+from samovar.core.events import ErrorInfo, Output, Verdict
+from samovar.core.ports import Runner, Ticket
+from samovar.core.replay import Recorder
+from samovar.core.request import Request
+from samovar.runner.admission import refusal
+from samovar.runner.link import Link
+from samovar.runner.messages import Check, Checked, Finish, GetStats, Outputs, Shutdown, Stats, Submit, Verdicts
+from samovar.runner.wake import Wake
+
+STALLED_POLL_S = 0.05
+"""How often to ask again while the core has work but gives no plan and nothing runs: it waits for a deadline."""
+
+
+class Driver:
+    """Owns none of its parts. `wake` must be notified after every plan the runner ends, and after `stop`."""
+
+    def __init__(
+        self,
+        engine: Engine | Recorder,
+        runner: Runner,
+        link: Link,
+        wake: Wake,
+        vocab_size: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine = engine
+        self._runner = runner
+        self._link = link
+        self._wake = wake
+        self._vocab_size = vocab_size
+        self._clock = clock
+        self._in_flight: deque[tuple[int, Ticket]] = deque()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Makes `run` return soon; from any thread or a signal handler."""
+        self._stopping = True
+        self._wake.notify()
+
+    def run(self) -> None:
+        """Until `stop` or the client's Shutdown. Any exception is a bug of ours and ends the process."""
+        poller = zmq.Poller()
+        poller.register(self._link.socket, zmq.POLLIN)
+        poller.register(self._wake.fileno(), zmq.POLLIN)
+        while not self._stopping:
+            # Cleared before looking, so that what happens after the look ends the poll below.
+            self._wake.clear()
+            moved = self._take_commands()
+            moved |= self._collect()
+            moved |= self._plan()
+            if not moved and not self._stopping:
+                poller.poll(self._patience_ms())
+
+    def _patience_ms(self) -> int | None:
+        stalled = self._engine.has_work and not self._in_flight
+        return int(STALLED_POLL_S * 1000) if stalled else None
+
+    def _take_commands(self) -> bool:
+        messages = self._link.waiting()
+        verdicts: list[Verdict] = []
+        for message in messages:
+            match message:
+                case Submit(request=request):
+                    verdicts.append(self._submit(request))
+                case Finish(request_id=request_id, num_tokens=num_tokens):
+                    self._engine.finish(request_id, num_tokens, self._clock())
+                case GetStats():
+                    self._link.send(Stats(self._engine.stats()))
+                case Check():
+                    self._link.send(Checked(self._violation()))
+                case Shutdown():
+                    self._stopping = True
+        if verdicts:
+            self._link.send(Verdicts(tuple(verdicts)))
+        return bool(messages)
+
+    def _submit(self, request: Request) -> Verdict:
+        error = refusal(request, self._vocab_size)
+        if error is not None:
+            return Verdict(request.id, ErrorInfo.of(error))
+        return self._engine.submit(request, self._clock())
+
+    def _violation(self) -> str | None:
+        try:
+            self._engine.check()
+        except AssertionError as error:
+            return str(error) or "an invariant does not hold"
+        return None
+
+    def _collect(self) -> bool:
+        """Applies the results that are there, in order, and the transfers that ended."""
+        moved = False
+        while self._in_flight and self._in_flight[0][1].done():
+            step, ticket = self._in_flight.popleft()
+            self._send(self._engine.apply(step, ticket.result(), self._clock()))
+            moved = True
+        done = self._runner.transfers()
+        if done:
+            self._send(self._engine.transferred(done, self._clock()))
+            moved = True
+        return moved
+
+    def _plan(self) -> bool:
+        moved = False
+        while (plan := self._engine.plan(self._clock())) is not None:
+            self._in_flight.append((plan.step, self._runner.submit(plan)))
+            moved = True
+        return moved
+
+    def _send(self, outputs: list[Output]) -> None:
+        if outputs:
+            self._link.send(Outputs(tuple(outputs)))

@@ -1,0 +1,171 @@
+"""Runs plans on this machine: one thread takes them in order, so that whoever plans never waits for a step.
+
+PyTorch releases the GIL inside its operators; the thread that plans runs meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+import logging
+from queue import SimpleQueue
+import threading
+
+import torch
+
+from samovar.base.errors import SamovarError
+from samovar.base.ids import RequestId
+from samovar.core.plan import Copy, Start, StepPlan, StepResult, TokenLogprobs, TransferDone
+from samovar.models.batch import KVCache
+from samovar.models.llama import LlamaModel
+from samovar.runner.batch import build_batch
+from samovar.runner.sampler import sample
+from samovar.runner.state import RequestState
+
+log = logging.getLogger(__name__)
+
+NUM_GROUPS = 1
+"""A dense llama keeps all its layers in one KV group."""
+
+
+class PlanTicket:
+    """A submitted plan; fulfilled once, by the runner's thread."""
+
+    __slots__ = ("_ended", "_result")
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._result: StepResult | None = None
+
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    def result(self) -> StepResult:
+        self._ended.wait()
+        assert self._result is not None
+        return self._result
+
+    def fulfil(self, result: StepResult) -> None:
+        self._result = result
+        self._ended.set()
+
+
+class LocalRunner:
+    """`core.ports.Runner` over one model and one pool of blocks, both owned from here on.
+
+    `on_done` is called from the runner's thread after every plan, with its ticket already done. A step that raises
+    becomes a result with `error` set, and the runner goes on.
+    """
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        cache: KVCache,
+        *,
+        num_threads: int | None = None,
+        on_done: Callable[[], None] = lambda: None,
+        debug: bool = False,
+    ) -> None:
+        self._model = model
+        self._cache = cache
+        self._num_threads = num_threads
+        self._on_done = on_done
+        self._debug = debug
+        self._states: dict[RequestId, RequestState] = {}
+        self._transfers: deque[TransferDone] = deque()
+        self._plans: SimpleQueue[tuple[StepPlan, PlanTicket] | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="runner", daemon=True)
+        self._thread.start()
+
+    def submit(self, plan: StepPlan) -> PlanTicket:
+        assert not self._closed, "a plan was submitted to a closed runner"
+        ticket = PlanTicket()
+        self._plans.put((plan, ticket))
+        return ticket
+
+    def transfers(self) -> Sequence[TransferDone]:
+        """Without a tier behind this runner every load misses, and what is offered for storing is let go at once."""
+        done: list[TransferDone] = []
+        while self._transfers:
+            done.append(self._transfers.popleft())
+        return done
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Lets the step in hand end, fails those behind it, stops the thread. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._plans.put(None)
+        self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        if self._num_threads is not None:
+            torch.set_num_threads(self._num_threads)
+        while (item := self._plans.get()) is not None:
+            plan, ticket = item
+            if self._closed:
+                ticket.fulfil(StepResult(plan.step, error="the runner was closed"))
+            else:
+                ticket.fulfil(self._run(plan))
+            self._on_done()
+
+    def _run(self, plan: StepPlan) -> StepResult:
+        try:
+            self._prepare(plan)
+            result = self._compute(plan)
+        except Exception as error:
+            for chunk in plan.chunks:
+                if chunk.request_id in self._states:
+                    self._states[chunk.request_id].broken = True
+            text = error.message if isinstance(error, SamovarError) else f"{type(error).__name__}: {error}"
+            log.error("step %d failed: %s", plan.step, text, exc_info=self._debug)
+            result = StepResult(plan.step, error=text)
+        self._answer_transfers(plan)
+        return result
+
+    def _prepare(self, plan: StepPlan) -> None:
+        """Brings the request states up to the plan. Nothing here computes, so a failed step leaves them usable."""
+        for request_id in plan.released:
+            self._states.pop(request_id, None)
+        for start in plan.starts:
+            self._states[start.request_id] = self._begin(start)
+        for redirect in plan.redirects:
+            self._states[redirect.request_id].redirect(redirect)
+        for chunk in plan.chunks:
+            self._states[chunk.request_id].extend_tables(chunk.new_blocks)
+
+    def _begin(self, start: Start) -> RequestState:
+        return RequestState(start, NUM_GROUPS, self._model.spec.vocab_size)
+
+    def _compute(self, plan: StepPlan) -> StepResult:
+        for copy in plan.copies:
+            self._copy(copy)
+        if not plan.chunks:
+            return StepResult(plan.step)
+        tokens: list[tuple[int, ...]] = [()] * len(plan.chunks)
+        logprobs: list[tuple[TokenLogprobs, ...]] = [()] * len(plan.chunks)
+        asked = False
+        batch = build_batch(plan.chunks, self._states, self._cache.block_tokens)
+        if batch.forward.rows:
+            with torch.inference_mode():
+                logits = self._model.forward(batch.forward, self._cache)
+                sampled = sample(logits, batch.samples)
+            for at, token, report in zip(batch.sampling_chunks, sampled.tokens, sampled.logprobs, strict=True):
+                chunk = plan.chunks[at]
+                self._states[chunk.request_id].put(chunk.start + chunk.num_tokens, token)
+                tokens[at] = (token,)
+                if report is not None:
+                    logprobs[at] = (report,)
+                    asked = True
+        return StepResult(plan.step, tuple(tokens), tuple(logprobs) if asked else None)
+
+    def _copy(self, copy: Copy) -> None:
+        with torch.inference_mode():
+            for pool in (*self._cache.keys, *self._cache.values):
+                pool[copy.target].copy_(pool[copy.source])
+
+    def _answer_transfers(self, plan: StepPlan) -> None:
+        for load in plan.loads:
+            self._transfers.append(TransferDone(load.transfer_id, tuple(range(len(load.blocks)))))
+        for store in plan.stores:
+            self._transfers.append(TransferDone(store.transfer_id))

@@ -1,0 +1,69 @@
+"""Measures how fast this machine prefills, to choose a step size that keeps decoding requests from waiting long."""
+
+from __future__ import annotations
+
+from statistics import median
+import time
+
+import torch
+
+from samovar.models.batch import ForwardBatch, KVCache, Row
+from samovar.models.llama import LlamaModel
+
+STEP_TARGET_S = 0.2
+SMALLEST_STEP_TOKENS = 64
+LARGEST_STEP_TOKENS = 8192
+_PROBE_TOKENS = (64, 256)
+_REPEATS = 3
+
+
+def measure_prefill_rate(model: LlamaModel, scratch: KVCache) -> float:
+    """Prompt tokens per second of one request without context, the median of three runs after a warm-up.
+
+    Overwrites the scratch cache, which must hold at least 64 tokens. The longer probe runs only where the shorter one
+    is fast: it is the better estimate there, and elsewhere it would hold up the start.
+    """
+    rate = 0.0
+    for num_tokens in _PROBE_TOKENS:
+        if num_tokens > len(scratch.keys[0]) * scratch.block_tokens:
+            break
+        if rate and num_tokens / rate > 2 * STEP_TARGET_S:
+            break
+        rate = _rate(model, scratch, num_tokens)
+    assert rate > 0, "the scratch cache is smaller than the shortest probe"
+    return rate
+
+
+def _rate(model: LlamaModel, scratch: KVCache, num_tokens: int) -> float:
+    batch = _probe(num_tokens, scratch.block_tokens)
+    seconds: list[float] = []
+    with torch.inference_mode():
+        for _ in range(1 + _REPEATS):
+            begin = time.perf_counter()
+            model.forward(batch, scratch)
+            seconds.append(time.perf_counter() - begin)
+    return num_tokens / max(median(seconds[1:]), 1e-9)
+
+
+def _probe(num_tokens: int, block_tokens: int) -> ForwardBatch:
+    blocks = tuple(range(-(-num_tokens // block_tokens)))
+    everything = torch.arange(num_tokens, dtype=torch.int64)
+    return ForwardBatch(
+        token_ids=torch.zeros(num_tokens, dtype=torch.int64),
+        positions=everything,
+        slots=everything,
+        rows=(Row(0, num_tokens, num_tokens, blocks),),
+        logit_rows=torch.tensor([num_tokens - 1], dtype=torch.int64),
+    )
+
+
+def probe_blocks(block_tokens: int) -> int:
+    """Blocks a scratch cache needs for the longest probe."""
+    return -(-max(_PROBE_TOKENS) // block_tokens)
+
+
+def step_tokens(prefill_tokens_per_s: float, block_tokens: int) -> int:
+    """The largest step that stays under 200 ms at this rate: whole blocks, at least 64 and at most 8192 tokens
+    (or one block, where a block is larger)."""
+    blocks = int(min(prefill_tokens_per_s * STEP_TARGET_S, LARGEST_STEP_TOKENS)) // block_tokens
+    return max(blocks, -(-SMALLEST_STEP_TOKENS // block_tokens)) * block_tokens

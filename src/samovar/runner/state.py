@@ -1,0 +1,113 @@
+"""What the runner remembers of a request between plans: tokens, block tables, penalty counts.
+
+Built from a `Start`, extended by chunks and results, dropped when a plan releases it. Owned by the runner's thread.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samovar.base.ids import BlockId, RequestId
+from samovar.base.keys import TOKEN_BYTES
+from samovar.core.plan import Redirect, Start
+from samovar.runner.filters import PenaltyCounts, wants_counts
+
+
+class BlockTable:
+    """One group's blocks, in order. The tuple that rows carry is made again only when an entry changed: a decode row
+    costs O(context) once per block, not once per step."""
+
+    __slots__ = ("_frozen", "_ids")
+
+    def __init__(self) -> None:
+        self._ids: list[BlockId] = []
+        self._frozen: tuple[BlockId, ...] | None = None
+
+    def extend(self, blocks: tuple[BlockId, ...]) -> None:
+        if blocks:
+            self._ids.extend(blocks)
+            self._frozen = None
+
+    def replace(self, index: int, block: BlockId) -> None:
+        self._ids[index] = block
+        self._frozen = None
+
+    def blocks(self) -> tuple[BlockId, ...]:
+        if self._frozen is None:
+            self._frozen = tuple(self._ids)
+        return self._frozen
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, index: int) -> BlockId:
+        return self._ids[index]
+
+    def part(self, first: int, last: int) -> NDArray[np.int64]:
+        """Entries [first, last]."""
+        return np.array(self._ids[first : last + 1], dtype=np.int64)
+
+
+class RequestState:
+    """`tokens[:num_tokens]` are known by value: the prompt and every output token sampled so far.
+
+    `broken` says that a step with this request failed and nothing of it ran since: plans already in flight may name
+    tokens that never came to be.
+    """
+
+    __slots__ = ("_buffer", "broken", "counts", "num_prompt_tokens", "num_tokens", "request_id", "sampling", "tables")
+
+    def __init__(self, start: Start, num_groups: int, vocab_size: int) -> None:
+        known = np.frombuffer(start.token_ids, dtype="<i4")
+        self.request_id: RequestId = start.request_id
+        self.sampling = start.sampling
+        self.num_prompt_tokens = start.num_prompt_tokens
+        self.num_tokens = len(start.token_ids) // TOKEN_BYTES
+        self._buffer: NDArray[np.int32] = np.empty(self.num_tokens + 64, dtype=np.int32)
+        self._buffer[: self.num_tokens] = known
+        self.broken = False
+        self.tables = tuple(BlockTable() for _ in range(num_groups))
+        self.counts: PenaltyCounts | None = None
+        if wants_counts(start.sampling):
+            prompt, output = known[: start.num_prompt_tokens], known[start.num_prompt_tokens :]
+            self.counts = PenaltyCounts(prompt, output, vocab_size)
+
+    def can_run(self, end: int) -> bool:
+        """False when a chunk up to position `end` was built on a step that failed: the core has rolled it back."""
+        return end <= self.num_tokens or not self.broken
+
+    def token(self, position: int) -> int:
+        self._need(position + 1)
+        return int(self._buffer[position])
+
+    def span(self, start: int, end: int) -> NDArray[np.int32]:
+        """Tokens [start, end), a view."""
+        self._need(end)
+        return self._buffer[start:end]
+
+    def put(self, position: int, token: int) -> None:
+        """Token `token` was sampled for `position`. What was known from there on is forgotten: a step that runs again
+        replaces its first outcome."""
+        self._need(position)
+        if position < self.num_tokens and self.counts is not None:
+            self.counts.remove(self._buffer[position : self.num_tokens].tolist())
+        if position == self._buffer.size:
+            self._buffer = np.concatenate([self._buffer, np.empty(self._buffer.size // 2 + 1, dtype=np.int32)])
+        self._buffer[position] = token
+        self.num_tokens = position + 1
+        self.broken = False
+        if self.counts is not None:
+            self.counts.add(token)
+
+    def extend_tables(self, new_blocks: tuple[tuple[BlockId, ...], ...]) -> None:
+        for table, blocks in zip(self.tables, new_blocks, strict=False):
+            table.extend(blocks)
+
+    def redirect(self, change: Redirect) -> None:
+        self.tables[change.group].replace(change.index, change.block)
+
+    def _need(self, num_tokens: int) -> None:
+        assert num_tokens <= self.num_tokens, (
+            f"request {self.request_id}: token {num_tokens - 1} is asked for, {self.num_tokens} are known"
+        )

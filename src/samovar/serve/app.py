@@ -1,0 +1,189 @@
+"""The ASGI application: endpoints, middleware, error handlers. Is given engine, tokenizer and template."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+import time
+
+from fastapi import APIRouter, FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from samovar import __version__
+from samovar.base.errors import Draining, SamovarError
+from samovar.core.ports import Service
+from samovar.core.stats import EngineStats
+from samovar.serve.auth import Authenticator
+from samovar.serve.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from samovar.serve.chat_format import ChatFormat
+from samovar.serve.completion_format import CompletionFormat
+from samovar.serve.config import ServeConfig
+from samovar.serve.documents import answers, install_document, takes
+from samovar.serve.drain import Drain
+from samovar.serve.errors import error_response, install_handlers
+from samovar.serve.generate import generate
+from samovar.serve.json_output import JsonResponse
+from samovar.serve.limits import BodyLimit
+from samovar.serve.metrics import CONTENT_TYPE, Metrics
+from samovar.serve.names import ModelNames
+from samovar.serve.preparing import chat_job, completion_job
+from samovar.serve.prompts import PromptReader
+from samovar.serve.request_ids import RequestIdHeader, RequestIds
+from samovar.serve.sampling import Limits
+from samovar.serve.state import ServerState, engine_dead
+from samovar.serve.tokenizing import detokenize, tokenize
+from samovar.serve.workers import Workers
+from samovar.text.template import ChatTemplate
+from samovar.text.tokenizer import Tokenizer
+
+STATS_TIMEOUT_S = 2.0
+
+GENERATION_ERRORS = (400, 401, 404, 413, 429, 500, 503)
+STREAMABLE = ("application/json", "text/event-stream")
+
+
+def make_app(
+    service: Service,
+    tokenizer: Tokenizer,
+    template: ChatTemplate | None,
+    config: ServeConfig,
+    drain: Drain | None = None,
+) -> FastAPI:
+    """`drain` is for whoever has to end the server; it is used on the event loop that runs the application."""
+    info = service.info
+    state = ServerState(
+        service=service,
+        tokenizer=tokenizer,
+        reader=PromptReader(tokenizer, template, info.vocab_size),
+        limits=Limits(info.max_model_len, info.vocab_size, tuple(tokenizer.eos_ids)),
+        config=config,
+        names=ModelNames(config),
+        auth=Authenticator(config.api_keys),
+        metrics=Metrics(config.canonical_model, info),
+        drain=drain or Drain(),
+        workers=Workers(config.tokenize_threads),
+        ids=RequestIds(),
+    )
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        state.workers.close()
+
+    app = FastAPI(title="Samovar", version=__version__, redoc_url=None, lifespan=lifespan)
+    app.include_router(_generation_routes(state))
+    app.include_router(_model_routes(state))
+    app.include_router(_operation_routes(state))
+    install_handlers(app, state.metrics)
+    install_document(app)
+    app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes)
+    app.add_middleware(RequestIdHeader)
+    return app
+
+
+def _generation_routes(state: ServerState) -> APIRouter:
+    router = APIRouter()
+
+    @router.post(
+        "/v1/chat/completions",
+        responses=answers(*GENERATION_ERRORS, kinds=STREAMABLE),
+        openapi_extra=takes(ChatBody),
+        response_class=Response,
+    )
+    async def chat_completions(request: Request) -> Response:
+        return await generate(state, request, chat_job, ChatFormat)
+
+    @router.post(
+        "/v1/completions",
+        responses=answers(*GENERATION_ERRORS, kinds=STREAMABLE),
+        openapi_extra=takes(CompletionBody),
+        response_class=Response,
+    )
+    async def completions(request: Request) -> Response:
+        return await generate(state, request, completion_job, CompletionFormat)
+
+    return router
+
+
+def _model_routes(state: ServerState) -> APIRouter:
+    router = APIRouter()
+    created_s = int(time.time())
+
+    def card(name: str) -> dict[str, object]:
+        return {
+            "id": name,
+            "object": "model",
+            "created": created_s,
+            "owned_by": "samovar",
+            "root": state.config.model,
+            "parent": None,
+            "max_model_len": state.limits.max_model_len,
+        }
+
+    @router.get("/v1/models", responses=answers(401), response_class=Response)
+    async def models(request: Request) -> Response:
+        state.auth.tenant(request.headers)
+        return JsonResponse({"object": "list", "data": [card(name) for name in state.names.listed()]})
+
+    @router.get("/v1/models/{model:path}", responses=answers(401, 404), response_class=Response)
+    async def model(request: Request, model: str) -> Response:
+        state.auth.tenant(request.headers)
+        return JsonResponse(card(state.names.resolve(model)))
+
+    @router.post(
+        "/tokenize", responses=answers(400, 401, 404, 413), openapi_extra=takes(TokenizeBody), response_class=Response
+    )
+    async def tokenize_text(request: Request) -> Response:
+        state.auth.tenant(request.headers)
+        raw = await request.body()
+        return JsonResponse(await state.workers.run(len(raw), partial(tokenize, state, raw)))
+
+    @router.post(
+        "/detokenize",
+        responses=answers(400, 401, 404, 413),
+        openapi_extra=takes(DetokenizeBody),
+        response_class=Response,
+    )
+    async def detokenize_ids(request: Request) -> Response:
+        state.auth.tenant(request.headers)
+        raw = await request.body()
+        return JsonResponse(await state.workers.run(len(raw), partial(detokenize, state, raw)))
+
+    return router
+
+
+def _operation_routes(state: ServerState) -> APIRouter:
+    """For operators and their tools: open to everyone, and without any client's text."""
+    router = APIRouter()
+
+    @router.get("/health", responses=answers(503), response_class=Response)
+    async def health() -> Response:
+        if state.service.dead is not None:
+            return error_response(engine_dead(state.service))
+        if state.drain.draining:
+            return error_response(Draining("The server is shutting down."))
+        return JsonResponse({"status": "ok"})
+
+    @router.get("/version", responses=answers(), response_class=Response)
+    async def version() -> Response:
+        return JsonResponse({"version": __version__})
+
+    @router.get("/metrics", responses=answers(kinds=("text/plain",)), response_class=Response)
+    async def metrics() -> Response:
+        return Response(state.metrics.exposition(await _stats(state.service)), media_type=CONTENT_TYPE)
+
+    return router
+
+
+async def _stats(service: Service) -> EngineStats | None:
+    """None when the engine is gone, or too busy to answer in time."""
+    if service.dead is not None:
+        return None
+    try:
+        async with asyncio.timeout(STATS_TIMEOUT_S):
+            return await service.stats()
+    except (SamovarError, TimeoutError):
+        return None

@@ -1,0 +1,188 @@
+"""Request bodies of the OpenAI and vLLM shapes, field by field, with the limits that need no engine to check.
+
+Strict: true is no number, "1" is no 1, 1.0 is no integer. null means "not given" everywhere. Unknown fields are
+ignored. Fields typed `Any` are checked by hand elsewhere (`messages`, `prompts`, `sampling`), because pydantic would
+report one error per element and per member of a union.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+INT64_MAX = 2**63 - 1
+INT32_MAX = 2**31 - 1
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 1024
+
+_TOKEN = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
+_TOKENS = {"type": "array", "items": _TOKEN, "minItems": 1}
+_TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_PART = {
+    "type": "object",
+    "required": ["type", "text"],
+    "properties": {"type": {"enum": ["text"]}, "text": {"type": "string"}},
+}
+_MESSAGE = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {
+        "role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]},
+        "content": {"anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": _PART}]},
+        "name": {"type": ["string", "null"]},
+        "tool_call_id": {"type": ["string", "null"]},
+        "tool_calls": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "object"}}]},
+    },
+}
+
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+ShortText = Annotated[str, Field(max_length=1024)]
+Messages = Annotated[Any, WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1})]
+PromptInput = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                _TEXTS,
+                _TOKENS,
+                {"type": "array", "items": _TOKENS, "minItems": 1},
+            ]
+        }
+    ),
+]
+Stop = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "null"},
+                {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARACTERS},
+                {
+                    "type": "array",
+                    "maxItems": MAX_STOPS,
+                    "items": {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARACTERS},
+                },
+            ]
+        }
+    ),
+]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=INT32_MAX)]], Field(fail_fast=True)]
+Unsupported = Annotated[Any, Field(description="Not supported yet: a value other than null is refused.")]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
+
+    model: Name | None = None
+
+
+class StreamOptions(BaseModel):
+    model_config = Body.model_config
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class GenerationBody(Body):
+    """What chat and completions share."""
+
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    best_of: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    stop: Stop = None
+    stop_token_ids: TokenIds | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    ignore_eos: bool | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=INT64_MAX)] | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=INT64_MAX)] | None = None
+
+    seed: Annotated[int, Field(ge=-INT64_MAX - 1, le=INT64_MAX)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=INT32_MAX)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+
+    priority: Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)] | None = None
+    cache_salt: Name | None = None
+    session_id: ShortText | None = None
+    parent_session_id: ShortText | None = None
+    prompt_cache_key: ShortText | None = None
+    request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]+$")] | None = None
+    user: str | None = None
+    metadata: dict[str, Any] | None = None
+    return_token_ids: bool | None = None
+
+    prompt_logprobs: Unsupported = None
+    use_beam_search: Unsupported = None
+    structured_outputs: Unsupported = None
+    guided_json: Unsupported = None
+    guided_regex: Unsupported = None
+    guided_choice: Unsupported = None
+    guided_grammar: Unsupported = None
+
+
+class ResponseFormat(BaseModel):
+    model_config = Body.model_config
+
+    type: str
+
+
+class ChatBody(GenerationBody):
+    messages: Messages
+    max_completion_tokens: Annotated[int, Field(ge=1, le=INT64_MAX)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    response_format: ResponseFormat | None = None
+    modalities: list[str] | None = None
+    reasoning_effort: ShortText | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    add_special_tokens: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    audio: Unsupported = None
+    functions: Unsupported = None
+    function_call: Unsupported = None
+    chat_template: Unsupported = None
+
+
+class CompletionBody(GenerationBody):
+    prompt: PromptInput
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    response_format: ResponseFormat | None = None
+    add_special_tokens: bool | None = None
+    suffix: str | None = None
+
+    prompt_embeds: Unsupported = None
+
+
+class TokenizeBody(Body):
+    """Either `prompt` or `messages`, as in vLLM."""
+
+    prompt: str | None = None
+    messages: Annotated[
+        Any, WithJsonSchema({"anyOf": [{"type": "null"}, {"type": "array", "items": _MESSAGE, "minItems": 1}]})
+    ] = None
+    tools: list[dict[str, Any]] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_strs: bool | None = None
+
+    chat_template: Unsupported = None
+
+
+class DetokenizeBody(Body):
+    tokens: TokenIds

@@ -1,0 +1,131 @@
+"""The generations behind one HTTP request: submitted together, read together, ended whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+import logging
+import time
+
+from samovar.base.errors import EngineDead, SamovarError, StepFailed
+from samovar.core.events import Output
+from samovar.core.ports import Service
+from samovar.core.request import Request
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An output of choice `index`, and when it came (`time.monotonic`)."""
+
+    index: int
+    output: Output
+    at_s: float
+
+
+class Choices:
+    """Accepted requests, whose index is their place in the answer. `close()` ends what still runs; it is idempotent
+    and never waits, so it can stand in any `finally`."""
+
+    def __init__(self, service: Service, requests: Sequence[Request], outputs: Sequence[AsyncIterator[Output]]) -> None:
+        self._service = service
+        self._requests = requests
+        self._received = [0] * len(requests)
+        self._open = set(range(len(requests)))
+        self._arrived: list[Arrival] = []
+        self._failure: SamovarError | None = None
+        self._wake = asyncio.Event()
+        self._pumps = [asyncio.create_task(self._pump(at, stream)) for at, stream in enumerate(outputs)]
+
+    @staticmethod
+    async def submit(service: Service, requests: Sequence[Request]) -> Choices:
+        """Waits for every verdict. If one is refused, the others are ended and the first refusal is raised."""
+        tasks = [asyncio.ensure_future(service.submit(request)) for request in requests]
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            await _withdraw(service, requests, tasks)
+            raise
+        refusals = [task.exception() for task in tasks]
+        refusal = next((error for error in refusals if error is not None), None)
+        if refusal is not None:
+            await _withdraw(service, requests, tasks)
+            raise refusal
+        return Choices(service, requests, [task.result() for task in tasks])
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    async def next(self, timeout_s: float | None = None) -> list[Arrival]:
+        """Everything that arrived since the last call, in order; waits for something, [] when the time is up.
+        Raises what a stream failed with, once the outputs before it were handed out."""
+        if not self._arrived and self._failure is None:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                return []
+        self._wake.clear()
+        if not self._arrived and self._failure is not None:
+            raise self._failure
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def finish(self, index: int, num_tokens: int) -> None:
+        """Ends one choice, keeping its first `num_tokens` output tokens."""
+        if index in self._open:
+            self._open.discard(index)
+            self._service.finish(self._requests[index].id, num_tokens)
+            self._pumps[index].cancel()
+
+    def fail(self, error: SamovarError) -> None:
+        """Makes the reader stop with `error`, from outside."""
+        if self._failure is None:
+            self._failure = error
+        self._wake.set()
+
+    def close(self) -> None:
+        for index in sorted(self._open):
+            self.finish(index, self._received[index])
+
+    @property
+    def num_open(self) -> int:
+        """Choices the engine still works on."""
+        return len(self._open)
+
+    async def _pump(self, index: int, outputs: AsyncIterator[Output]) -> None:
+        try:
+            async for output in outputs:
+                self._received[index] += len(output.token_ids)
+                if output.finish is not None:
+                    self._open.discard(index)
+                self._arrived.append(Arrival(index, output, time.monotonic()))
+                self._wake.set()
+                if output.finish is not None:
+                    return
+        except SamovarError as error:
+            self.fail(error)
+        except Exception:
+            log.exception("reading the engine's outputs failed")
+            self.fail(StepFailed("The server failed while it read this request's output."))
+        else:
+            self.fail(EngineDead(self._service.dead or "The engine stopped answering."))
+
+
+async def _withdraw(
+    service: Service, requests: Sequence[Request], tasks: Sequence[asyncio.Future[AsyncIterator[Output]]]
+) -> None:
+    """Ends every request of a submission that came to nothing, whatever state it is in."""
+    for request, task in zip(requests, tasks, strict=True):
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            continue
+        service.finish(request.id, 0)
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled() and task.exception() is None:
+            close = getattr(task.result(), "aclose", None)
+            if close is not None:
+                await close()

@@ -1,0 +1,62 @@
+"""Answers of /v1/completions, whole and in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from samovar.serve.generation import Piece
+from samovar.serve.job import Job, Usage
+from samovar.serve.logprobs import completion_logprobs
+
+
+class CompletionFormat:
+    """Writes one job's answer. Remembers which choices have begun (an echoed prompt comes first)."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._begun: set[int] = set()
+
+    def chunks(self, index: int, piece: Piece, usage: Usage | None) -> list[dict[str, Any]]:
+        first = index not in self._begun
+        self._begun.add(index)
+        choice = self._choice(index, piece, self._job.echo_of(index) if first else "")
+        if self._job.return_token_ids:
+            choice["token_ids"] = piece.token_ids
+            if first:
+                choice["prompt_token_ids"] = self._job.prompt_ids(index)
+        return [self._answer([choice], usage)]
+
+    def usage_chunk(self, usage: Usage) -> dict[str, Any]:
+        return self._answer([], usage)
+
+    def whole(self, pieces: Sequence[Piece], usage: Usage) -> dict[str, Any]:
+        choices = []
+        for index, piece in enumerate(pieces):
+            choice = self._choice(index, piece, self._job.echo_of(index))
+            if self._job.return_token_ids:
+                choice["token_ids"] = piece.token_ids
+                choice["prompt_token_ids"] = self._job.prompt_ids(index)
+            choices.append(choice)
+        return self._answer(choices, usage)
+
+    def _choice(self, index: int, piece: Piece, before: str) -> dict[str, Any]:
+        return {
+            "index": index,
+            "text": before + piece.text,
+            "logprobs": completion_logprobs(piece.logprobs) if self._job.text.logprobs >= 0 else None,
+            "finish_reason": piece.finish_reason,
+            "stop_reason": piece.stop_reason,
+        }
+
+    def _answer(self, choices: list[dict[str, Any]], usage: Usage | None) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "id": self._job.id,
+            "object": "text_completion",
+            "created": self._job.created_s,
+            "model": self._job.model,
+            "choices": choices,
+        }
+        if usage is not None:
+            answer["usage"] = usage.fields()
+        return answer

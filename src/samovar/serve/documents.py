@@ -1,0 +1,73 @@
+"""The OpenAPI document: request bodies come from the pydantic models, answers are described by status and type.
+
+Endpoints read their bodies themselves (any content type, OpenAI's errors), so FastAPI has to be told about them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from samovar.serve.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+
+REF = "#/components/schemas/{model}"
+_BODIES: tuple[type[BaseModel], ...] = (ChatBody, CompletionBody, TokenizeBody, DetokenizeBody)
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": "string"},
+            },
+        }
+    },
+}
+_MEANINGS = {
+    400: "A field is wrong; `error.param` names it.",
+    401: "The API key is missing or unknown.",
+    404: "No such model.",
+    413: "The body is too large.",
+    429: "A queue is full; see Retry-After.",
+    500: "The step that computed this request failed.",
+    503: "The engine is gone or the server is shutting down.",
+}
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def answers(*statuses: int, kinds: tuple[str, ...] = ("application/json",)) -> Responses:
+    """200 in one of `kinds`, and the errors that can come instead."""
+    found: Responses = {200: {"description": "The answer.", "content": {kind: {} for kind in kinds}}}
+    for status in statuses:
+        schema = {"schema": {"$ref": REF.format(model="Error")}}
+        found[status] = {"description": _MEANINGS[status], "content": {"application/json": schema}}
+    return found
+
+
+def takes(model: type[BaseModel]) -> dict[str, Any]:
+    schema = {"schema": {"$ref": REF.format(model=model.__name__)}}
+    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
+
+
+def install_document(app: FastAPI) -> None:
+    """Makes `app.openapi()` complete; the document is built once, when first asked for."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            _, definitions = models_json_schema([(model, "validation") for model in _BODIES], ref_template=REF)
+            document.setdefault("components", {})["schemas"] = {**definitions.get("$defs", {}), "Error": _ERROR}
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,62 @@
+"""Every failure as a status and a body in OpenAI's shape; nothing internal ever reaches a client."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from samovar.base.errors import NotFound, RequestError, SamovarError, Saturated, Unauthorized
+from samovar.serve.json_output import JsonResponse
+from samovar.serve.metrics import Metrics
+
+INTERNAL = SamovarError("The server had an internal error.")
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+
+
+def error_body(error: SamovarError) -> dict[str, Any]:
+    return {"error": {"message": error.message, "type": _type(error), "param": error.param, "code": error.code}}
+
+
+def error_response(error: SamovarError) -> Response:
+    headers: dict[str, str] = {}
+    if error.status in (429, 503):
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s or 1)))
+    if isinstance(error, Unauthorized):
+        headers["www-authenticate"] = "Bearer"
+    return JsonResponse(error_body(error), status_code=error.status, headers=headers)
+
+
+def install_handlers(app: FastAPI, metrics: Metrics) -> None:
+    async def ours(request: Request, error: Exception) -> Response:
+        assert isinstance(error, SamovarError)
+        metrics.error(error.code)
+        return error_response(error)
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        code = HTTP_CODES.get(error.status_code, "http_error")
+        known = NotFound(f"There is no {request.method} {request.url.path} here.")
+        body = error_body(known)
+        body["error"]["code"] = code
+        return JsonResponse(body, status_code=error.status_code, headers=dict(error.headers or {}))
+
+    async def bug(request: Request, error: Exception) -> Response:
+        metrics.error(INTERNAL.code)
+        return error_response(INTERNAL)
+
+    app.add_exception_handler(SamovarError, ours)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, bug)
+
+
+def _type(error: SamovarError) -> str:
+    if isinstance(error, Unauthorized):
+        return "authentication_error"
+    if isinstance(error, RequestError):
+        return "invalid_request_error"
+    return "rate_limit_error" if isinstance(error, Saturated) else "server_error"

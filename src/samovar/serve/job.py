@@ -1,0 +1,63 @@
+"""A validated generation request: everything that the engine and the answer need, nothing left of the body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from samovar.core.request import Request
+from samovar.serve.generation import Piece, TextOptions
+from samovar.serve.prompts import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Choice `i` belongs to prompt `i // n`."""
+
+    id: str
+    created_s: int
+    model: str
+    prompts: tuple[Prompt, ...]
+    n: int
+    requests: tuple[Request, ...]
+    text: TextOptions
+    stream: bool
+    include_usage: bool
+    continuous_usage: bool
+    return_token_ids: bool
+    echo: tuple[str, ...] = ()
+    """Per prompt, the text to put before each of its choices; () for none."""
+
+    def echo_of(self, index: int) -> str:
+        return self.echo[index // self.n] if self.echo else ""
+
+    def prompt_ids(self, index: int) -> list[int]:
+        return self.prompts[index // self.n].token_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+        }
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """A choice's pieces as one; the last carries the end."""
+    last = pieces[-1]
+    return Piece(
+        "".join(piece.text for piece in pieces),
+        tuple(token for piece in pieces for token in piece.token_ids),
+        tuple(info for piece in pieces for info in piece.logprobs),
+        last.finish_reason,
+        last.stop_reason,
+    )

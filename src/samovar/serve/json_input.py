@@ -1,0 +1,91 @@
+"""Bytes of a request body to plain objects that are safe to work with.
+
+After this: valid UTF-8 and JSON, an object at the top, no lone surrogates, finite numbers, bounded nesting.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Never
+
+from samovar.base.errors import InvalidField, RequestError
+from samovar.text.surrogates import find_surrogate
+
+MAX_DEPTH = 128
+"""Levels of nesting. Deep enough for any JSON schema; shallow enough for every recursive reader behind."""
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """Raises RequestError or InvalidField (`param` is the JSON path) for anything a client can get wrong."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            f"The body is not valid UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}."
+        ) from None
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise RequestError(
+            f"The body is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}."
+        ) from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:
+        raise RequestError("The body is not valid JSON: an integer has too many digits.") from None
+    if not isinstance(value, dict):
+        raise RequestError(f"The body must be a JSON object, got {_kind(value)}.")
+    _check(value, may_have_surrogates="\\ud" in text or "\\uD" in text)
+    return value
+
+
+def child(path: str, key: str | int) -> str:
+    """`messages` + 0 -> `messages[0]`; `messages[0]` + "content" -> `messages[0].content`."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def _refuse_constant(name: str) -> Never:
+    raise RequestError(f"The body is not valid JSON: {name} is not a JSON number.")
+
+
+def _too_deep() -> RequestError:
+    return RequestError(f"The body is nested too deeply: more than {MAX_DEPTH} levels.")
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    kinds = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return kinds.get(type(value), type(value).__name__)
+
+
+def _check(top: dict[str, Any], *, may_have_surrogates: bool) -> None:
+    todo: list[tuple[Any, str, int]] = [(top, "", 1)]
+    while todo:
+        value, path, depth = todo.pop()
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+        if may_have_surrogates and isinstance(value, dict):
+            for key in value:
+                _check_text(key, child(path, key.encode("utf-8", "backslashreplace").decode()))
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            if isinstance(item, (dict, list)):
+                todo.append((item, child(path, key), depth + 1))
+            elif isinstance(item, str):
+                if may_have_surrogates:
+                    _check_text(item, child(path, key))
+            elif isinstance(item, float) and not math.isfinite(item):
+                where = child(path, key)
+                raise InvalidField(f"{where}: the number is out of range; it must be finite.", param=where)
+
+
+def _check_text(text: str, path: str) -> None:
+    at = find_surrogate(text)
+    if at is not None:
+        raise InvalidField(
+            f"{path}: lone surrogate \\u{ord(text[at]):04x} at character {at}; text must be valid Unicode.", param=path
+        )

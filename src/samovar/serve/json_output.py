@@ -1,0 +1,25 @@
+"""Objects to JSON bytes: responses, and the events of a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+_encode = msgspec.json.Encoder().encode
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+class JsonResponse(Response):
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return _encode(content)
+
+
+def event(data: dict[str, Any]) -> bytes:
+    """A server-sent event. JSON has no line breaks of its own, so one `data:` line holds it."""
+    return b"data: " + _encode(data) + b"\n\n"

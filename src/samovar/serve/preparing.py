@@ -1,0 +1,129 @@
+"""A request body to a job: parse, validate, tokenise, hash. No I/O, so that it can run in a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import time
+
+from samovar.core.request import Request
+from samovar.serve.bodies import ChatBody, CompletionBody
+from samovar.serve.generation import TextOptions
+from samovar.serve.job import Job
+from samovar.serve.json_input import parse_object
+from samovar.serve.prompts import Domain, Prompt
+from samovar.serve.sampling import AnyBody, for_choice, num_choices, sampling_params, stop_strings
+from samovar.serve.session import session_of
+from samovar.serve.state import ServerState
+from samovar.serve.support import refuse_unsupported
+from samovar.serve.validation import validate
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, as far as the HTTP headers tell."""
+
+    tenant: str
+    headers: Mapping[str, str]
+    request_id: str
+
+
+def chat_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
+    """Raises RequestErrors."""
+    body = validate(ChatBody, parse_object(raw))
+    refuse_unsupported(body)
+    model = state.names.resolve(body.model)
+    n = num_choices(body, 1, state.config)
+    prompt = state.reader.chat(body)
+    return _job(state, caller, body, model, n, (prompt,), "chatcmpl", at_start=not body.continue_final_message)
+
+
+def completion_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
+    """Raises RequestErrors."""
+    body = validate(CompletionBody, parse_object(raw))
+    refuse_unsupported(body)
+    model = state.names.resolve(body.model)
+    n = num_choices(body, len(body.prompt) if _holds_several(body.prompt) else 1, state.config)
+    prompts = tuple(state.reader.completion(body))
+    echo: tuple[str, ...] = ()
+    if body.echo:
+        echo = tuple(
+            prompt.text
+            if prompt.text is not None
+            else state.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
+            for prompt in prompts
+        )
+    return _job(state, caller, body, model, n, prompts, "cmpl", at_start=False, echo=echo)
+
+
+def _holds_several(prompt: object) -> bool:
+    return isinstance(prompt, list) and bool(prompt) and not isinstance(prompt[0], int)
+
+
+def _job(
+    state: ServerState,
+    caller: Caller,
+    body: AnyBody,
+    model: str,
+    n: int,
+    prompts: tuple[Prompt, ...],
+    kind: str,
+    *,
+    at_start: bool,
+    echo: tuple[str, ...] = (),
+) -> Job:
+    options = body.stream_options
+    text = _text_options(state, body, at_start)
+    requests = [request for prompt in prompts for request in _requests(state, caller, body, prompt, n)]
+    return Job(
+        id=f"{kind}-{body.request_id or caller.request_id}",
+        created_s=int(time.time()),
+        model=model,
+        prompts=prompts,
+        n=n,
+        requests=tuple(requests),
+        text=text,
+        stream=bool(body.stream),
+        include_usage=options is not None and bool(options.include_usage),
+        continuous_usage=options is not None and bool(options.include_usage) and bool(options.continuous_usage_stats),
+        return_token_ids=bool(body.return_token_ids),
+        echo=echo,
+    )
+
+
+def _requests(state: ServerState, caller: Caller, body: AnyBody, prompt: Prompt, n: int) -> list[Request]:
+    """One per choice: the same prompt, each with its own seed."""
+    sampling = sampling_params(body, len(prompt.token_ids), state.limits, state.config)
+    domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
+    packed, keys = domain.pack(prompt.token_ids)
+    session = session_of(body, caller.headers)
+    return [
+        Request(
+            id=state.ids.new(),
+            token_ids=packed,
+            sampling=for_choice(sampling, choice),
+            root=domain.root,
+            keys=keys,
+            tenant=caller.tenant,
+            priority=body.priority or 0,
+            session_id=session.id,
+            parent_session_id=session.parent_id,
+        )
+        for choice in range(n)
+    ]
+
+
+def _text_options(state: ServerState, body: AnyBody, at_start: bool) -> TextOptions:
+    if isinstance(body, ChatBody):
+        logprobs = (body.top_logprobs or 0) if body.logprobs else -1
+    else:
+        logprobs = -1 if body.logprobs is None else body.logprobs
+    return TextOptions(
+        stops=stop_strings(body.stop),
+        include_stop=bool(body.include_stop_str_in_output),
+        skip_special_tokens=body.skip_special_tokens is not False,
+        at_start=at_start,
+        min_tokens=body.min_tokens or 0,
+        eos_ids=state.limits.eos_ids,
+        logprobs=logprobs,
+    )

@@ -1,0 +1,148 @@
+"""Request fields to the engine's sampling parameters: the engine's limits, defaults, clamping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+import secrets
+
+import msgspec
+
+from samovar.base.errors import ContextLengthExceeded, InvalidField
+from samovar.core.sampling import SamplingParams
+from samovar.serve.bodies import MAX_STOP_CHARACTERS, MAX_STOPS, ChatBody, CompletionBody
+from samovar.serve.config import ServeConfig
+from samovar.serve.validation import shown
+
+COMPLETION_MAX_TOKENS = 16
+"""What /v1/completions generates when not told, as in the OpenAI API; a chat may fill the context."""
+SEEDS = 1 << 63
+
+AnyBody = ChatBody | CompletionBody
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the engine and the checkpoint allow."""
+
+    max_model_len: int
+    vocab_size: int
+    eos_ids: tuple[int, ...]
+
+
+def sampling_params(body: AnyBody, prompt_tokens: int, limits: Limits, config: ServeConfig) -> SamplingParams:
+    """For the first choice of a prompt; raises InvalidField or ContextLengthExceeded."""
+    room = limits.max_model_len - prompt_tokens
+    if room < 1:
+        raise ContextLengthExceeded(
+            f"This model's maximum context length is {limits.max_model_len} tokens. However, your prompt has "
+            f"{prompt_tokens} tokens, which leaves no room for an answer.",
+            param="messages" if isinstance(body, ChatBody) else "prompt",
+        )
+    wanted = _max_tokens(body)
+    min_tokens = body.min_tokens or 0
+    if wanted is not None and min_tokens > wanted:
+        raise InvalidField(f"min_tokens: must be at most max_tokens ({wanted}); got {min_tokens}.", param="min_tokens")
+    max_tokens = min(room, wanted if wanted is not None else room)
+    defaults = config.sampling
+    top_k = defaults.top_k if body.top_k is None else body.top_k
+    return SamplingParams(
+        max_tokens=max_tokens,
+        min_tokens=min(min_tokens, max_tokens),
+        stop_token_ids=_stop_tokens(body, limits),
+        seed=secrets.randbelow(SEEDS) if body.seed is None else body.seed % SEEDS,
+        temperature=_or(body.temperature, defaults.temperature),
+        top_p=_or(body.top_p, defaults.top_p),
+        top_k=0 if top_k < 0 else min(top_k, limits.vocab_size),
+        min_p=_or(body.min_p, defaults.min_p),
+        repetition_penalty=_or(body.repetition_penalty, defaults.repetition_penalty),
+        presence_penalty=_or(body.presence_penalty, 0.0),
+        frequency_penalty=_or(body.frequency_penalty, 0.0),
+        logit_bias=_logit_bias(body.logit_bias or {}, limits.vocab_size),
+        logprobs=_logprobs(body, config.max_logprobs),
+    )
+
+
+def for_choice(params: SamplingParams, index: int) -> SamplingParams:
+    """Each choice of one prompt draws from its own seed."""
+    return params if index == 0 else msgspec.structs.replace(params, seed=(params.seed + index) % SEEDS)
+
+
+def num_choices(body: AnyBody, prompts: int, config: ServeConfig) -> int:
+    """`n`, checked against both limits."""
+    n = body.n or 1
+    if n > config.max_n:
+        raise InvalidField(f"n: must be at most {config.max_n}; got {n}.", param="n")
+    if n * prompts > config.max_choices:
+        raise InvalidField(
+            f"prompt: at most {config.max_choices} choices in one request; got {prompts} prompts x n {n}.",
+            param="prompt",
+        )
+    return n
+
+
+def stop_strings(value: object) -> tuple[str, ...]:
+    """The field `stop`: null, a string or an array of strings."""
+    if value is None:
+        return ()
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list):
+        raise InvalidField(f"stop: must be a string or an array of strings; got {shown(value)}.", param="stop")
+    if len(items) > MAX_STOPS:
+        raise InvalidField(f"stop: must have at most {MAX_STOPS} strings; got {len(items)}.", param="stop")
+    for at, item in enumerate(items):
+        path = "stop" if isinstance(value, str) else f"stop[{at}]"
+        if not isinstance(item, str) or not item:
+            raise InvalidField(f"{path}: must be a string that is not empty; got {shown(item)}.", param=path)
+        if len(item) > MAX_STOP_CHARACTERS:
+            raise InvalidField(
+                f"{path}: must have at most {MAX_STOP_CHARACTERS} characters; got {len(item)}.", param=path
+            )
+    return tuple(dict.fromkeys(items))
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else float(value)
+
+
+def _max_tokens(body: AnyBody) -> int | None:
+    if isinstance(body, ChatBody):
+        return body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+    return COMPLETION_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+
+
+def _stop_tokens(body: AnyBody, limits: Limits) -> tuple[int, ...]:
+    given = body.stop_token_ids or []
+    for at, token in enumerate(given):
+        if token >= limits.vocab_size:
+            path = f"stop_token_ids[{at}]"
+            raise InvalidField(f"{path}: must be below the vocabulary's {limits.vocab_size}; got {token}.", param=path)
+    return tuple(dict.fromkeys([*(() if body.ignore_eos else limits.eos_ids), *given]))
+
+
+def _logit_bias(bias: dict[str, float], vocab_size: int) -> tuple[tuple[int, float], ...]:
+    result: dict[int, float] = {}
+    for key, value in bias.items():
+        if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) < vocab_size):
+            raise InvalidField(
+                f"logit_bias: keys must be token ids below the vocabulary's {vocab_size}; got {shown(key)}.",
+                param="logit_bias",
+            )
+        result[int(key)] = float(value)
+    return tuple(sorted(result.items()))
+
+
+def _logprobs(body: AnyBody, limit: int) -> int:
+    """Number of alternatives to report per token; -1 for no log probabilities at all."""
+    if isinstance(body, ChatBody):
+        name, top = "top_logprobs", body.top_logprobs
+        if top is not None and not body.logprobs and top > 0:
+            raise InvalidField("top_logprobs: needs logprobs to be true.", param="top_logprobs")
+        count = (top or 0) if body.logprobs else -1
+    else:
+        name = "logprobs"
+        count = -1 if body.logprobs is None else body.logprobs
+        if body.echo and count >= 0:
+            raise InvalidField("logprobs: not supported together with echo.", param="logprobs")
+    if count > limit:
+        raise InvalidField(f"{name}: must be at most {limit}; got {count}.", param=name)
+    return count

@@ -1,0 +1,56 @@
+"""Fields that would change the answer but cannot be honoured yet are refused by name: ignoring them would be a lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samovar.base.errors import InvalidField
+from samovar.serve.bodies import ChatBody, CompletionBody, GenerationBody, TokenizeBody
+from samovar.serve.validation import shown
+
+_REFUSED_WHEN_SET = (
+    "prompt_logprobs", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
+    "audio", "functions", "function_call", "chat_template", "prompt_embeds",
+)  # fmt: skip
+
+
+def refuse_unsupported(body: ChatBody | CompletionBody | TokenizeBody) -> None:
+    """Raises InvalidField naming the first field that asks for something not implemented."""
+    for name in _REFUSED_WHEN_SET:
+        if getattr(body, name, None) is not None:
+            raise _not_yet(name)
+    if isinstance(body, GenerationBody):
+        _refuse_generation(body)
+    if isinstance(body, ChatBody):
+        _refuse_chat(body)
+    if isinstance(body, CompletionBody) and body.suffix:
+        raise _not_yet("suffix", "inserting between a prompt and a suffix")
+
+
+def _refuse_generation(body: GenerationBody) -> None:
+    if getattr(body, "use_beam_search", None) not in (None, False):
+        raise _not_yet("use_beam_search")
+    if body.best_of is not None and body.best_of != (body.n or 1):
+        raise _not_yet("best_of", f"best_of {body.best_of} with n {body.n or 1}; leave it out or make it equal to n")
+    if isinstance(body, (ChatBody, CompletionBody)) and body.response_format is not None:
+        kind = body.response_format.type
+        if kind in ("json_object", "json_schema"):
+            raise _not_yet("response_format", f"type {kind!r}; only 'text' is")
+        if kind != "text":
+            raise InvalidField(
+                f"response_format.type: must be 'text'; got {shown(kind)}.", param="response_format.type"
+            )
+
+
+def _refuse_chat(body: ChatBody) -> None:
+    if body.modalities is not None and body.modalities != ["text"]:
+        raise _not_yet("modalities", f"{shown(body.modalities)}; only ['text'] is")
+    choice: Any = body.tool_choice
+    if choice == "required":
+        raise _not_yet("tool_choice", "'required'; use 'auto' or 'none'")
+    if isinstance(choice, dict):
+        raise _not_yet("tool_choice", "a named function; use 'auto' or 'none'")
+
+
+def _not_yet(name: str, what: str = "") -> InvalidField:
+    return InvalidField(f"{name}: not supported yet{': ' + what if what else ''}.", param=name)

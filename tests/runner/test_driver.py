@@ -1,0 +1,197 @@
+"""The driver's loop in a thread: commands are answered while a step runs, and an error of ours ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+import subprocess
+import sys
+import threading
+
+import msgspec
+import pytest
+
+pytest.importorskip("torch")
+from tests.runner.conftest import VOCAB, Tiny
+import torch
+import zmq
+
+from samovar.base.ids import RequestId
+from samovar.base.keys import pack_tokens, root_key
+from samovar.core.config import EngineConfig
+from samovar.core.engine import Engine
+from samovar.core.events import FinishReason
+from samovar.core.request import Request
+from samovar.core.sampling import SamplingParams
+from samovar.models.batch import ForwardBatch, KVCache
+from samovar.models.checkpoint import open_folder
+from samovar.models.llama import LlamaModel
+from samovar.models.load import load_model, new_cache
+from samovar.policy.lru import LRU
+from samovar.runner.config import EngineProcessConfig
+from samovar.runner.driver import Driver
+from samovar.runner.link import Link
+from samovar.runner.local import LocalRunner
+from samovar.runner.messages import (
+    Check,
+    Checked,
+    Fatal,
+    Finish,
+    FromEngine,
+    GetStats,
+    Launch,
+    Outputs,
+    Shutdown,
+    Stats,
+    Submit,
+    ToEngine,
+    Verdicts,
+)
+from samovar.runner.wake import Wake
+
+pytestmark = pytest.mark.torch
+
+PROMPT = [3, 14, 15, 92, 65]
+
+
+class Gated:
+    """The model, whose forwards wait for a gate."""
+
+    def __init__(self, model: LlamaModel) -> None:
+        self.spec = model.spec
+        self._model = model
+        self.gate, self.began = threading.Event(), threading.Event()
+
+    def forward(self, batch: ForwardBatch, cache: KVCache) -> torch.Tensor:
+        self.began.set()
+        assert self.gate.wait(10)
+        return self._model.forward(batch, cache)
+
+
+class Bench:
+    """A driver in a thread, and the client's end of its socket."""
+
+    def __init__(self, tiny: Tiny, folder: Path, depth: int) -> None:
+        address = f"ipc://{folder}/s"
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.PAIR)
+        self._socket.bind(address)
+        self._socket.rcvtimeo = 10_000
+        model = load_model(open_folder(tiny.folder), "float32")
+        self.model = Gated(model)
+        self.wake = Wake()
+        cache = new_cache(model.spec, 64, 4, "float32")
+        self.runner = LocalRunner(self.model, cache, on_done=self.wake.notify)  # type: ignore[arg-type]
+        self.engine = Engine(EngineConfig(64, 4, max_model_len=100, depth=depth), LRU())
+        self.link = Link(address)
+        self.driver = Driver(self.engine, self.runner, self.link, self.wake, VOCAB)
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.driver.run()
+        except BaseException as error:
+            self.error = error
+
+    def send(self, message: ToEngine) -> None:
+        self._socket.send(msgspec.msgpack.encode(message))
+
+    def receive(self) -> FromEngine:
+        return msgspec.msgpack.decode(self._socket.recv(), type=FromEngine)
+
+    def submit(self, number: int) -> None:
+        sampling = SamplingParams(max_tokens=5, temperature=0)
+        self.send(Submit(Request(RequestId(number), pack_tokens(PROMPT), sampling, root_key(b"x"))))
+
+    def close(self) -> None:
+        self.model.gate.set()
+        self.driver.stop()
+        self.thread.join(10)
+        self.runner.close()
+        self.link.close()
+        self.wake.close()
+        self._context.destroy(linger=0)
+
+
+@pytest.fixture(params=[1, 2])
+def bench(tiny: Tiny, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    bench = Bench(tiny, tmp_path, request.param)
+    yield bench
+    bench.close()
+
+
+def test_answers_come_while_a_step_runs(bench: Bench, tiny: Tiny) -> None:
+    """The first step is held up; verdicts, statistics and checks are answered, and then the tokens come."""
+    bench.submit(1)
+    first = bench.receive()
+    assert isinstance(first, Verdicts) and first.verdicts[0].error is None
+    assert bench.model.began.wait(10)
+    bench.submit(2)
+    second = bench.receive()
+    assert isinstance(second, Verdicts) and second.verdicts[0].request_id == 2
+    bench.send(GetStats())
+    stats = bench.receive()
+    assert isinstance(stats, Stats) and stats.stats.num_running + stats.stats.num_waiting == 2
+    bench.send(Check())
+    assert bench.receive() == Checked(None)
+    bench.send(Finish(RequestId(2), 0))
+    bench.model.gate.set()
+    tokens: list[int] = []
+    while True:
+        message = bench.receive()
+        assert isinstance(message, Outputs)
+        assert {output.request_id for output in message.outputs} == {1}
+        tokens.extend(message.outputs[0].token_ids)
+        if message.outputs[0].finish is not None:
+            assert message.outputs[0].finish is FinishReason.LENGTH
+            break
+    assert tokens == tiny.greedy(PROMPT, 5)
+
+
+@pytest.mark.parametrize("how", ["message", "call"])
+def test_stops_when_told(bench: Bench, how: str) -> None:
+    if how == "message":
+        bench.send(Shutdown())
+    else:
+        bench.driver.stop()
+    bench.thread.join(5)
+    assert not bench.thread.is_alive() and bench.error is None
+
+
+def test_an_error_of_ours_ends_the_loop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Engine, request: Request, now: float) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(Engine, "submit", broken)
+    bench.submit(1)
+    bench.thread.join(5)
+    assert isinstance(bench.error, KeyError)
+
+
+def test_the_process_says_what_ended_it(tmp_path: Path) -> None:
+    """An exception nobody foresaw: a Fatal message with its text, exit code 1, one line on stderr and no traceback."""
+    code = """
+import samovar.runner.process as process
+
+def boom(*args):
+    raise RuntimeError("nobody foresaw this")
+
+process.boot = boom
+raise SystemExit(process.main())
+"""
+    address = f"ipc://{tmp_path}/s"
+    context = zmq.Context()
+    socket = context.socket(zmq.PAIR)
+    socket.bind(address)
+    socket.rcvtimeo = 10_000
+    launch = msgspec.json.encode(Launch(address, EngineProcessConfig(model="m", cache_dir="c")))
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=launch + b"\n", capture_output=True, timeout=30, check=False
+    )
+    message = msgspec.msgpack.decode(socket.recv(), type=FromEngine)
+    context.destroy(linger=0)
+    assert isinstance(message, Fatal) and message.error.message == "RuntimeError: nobody foresaw this"
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == ["ERROR samovar.engine: RuntimeError: nobody foresaw this"]

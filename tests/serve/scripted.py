@@ -1,0 +1,129 @@
+"""A service that says what a test wrote down, and otherwise behaves like the core: verdicts first, stop tokens and
+limits honoured, prefixes cached per domain, everything ended when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from samovar.base.errors import EngineDead, SamovarError
+from samovar.base.keys import split_keys
+from samovar.core.events import ErrorInfo, FinishReason, Output
+from samovar.core.plan import TokenLogprobs
+from samovar.core.ports import EngineInfo
+from samovar.core.request import Request
+from samovar.core.stats import EngineStats
+
+BLOCK = 16
+
+
+@dataclass(frozen=True)
+class Script:
+    """What happens to one request. Tokens come `per_output` at a time, `delay_s` apart."""
+
+    tokens: tuple[int, ...]
+    per_output: int = 1
+    delay_s: float = 0.0
+    prefill_s: float = 0.0
+    verdict_s: float = 0.0
+    refusal: SamovarError | None = None
+    error_after: int | None = None
+    """Fail after this many tokens."""
+
+
+@dataclass
+class ScriptedService:
+    script: Callable[[Request], Script]
+    info: EngineInfo
+    dead: str | None = None
+    requests: list[Request] = field(default_factory=list)
+    finished: list[tuple[int, int]] = field(default_factory=list)
+    open: dict[int, asyncio.Queue[Output]] = field(default_factory=dict)
+    cache: set[bytes] = field(default_factory=set)
+    snapshot: EngineStats = field(default_factory=EngineStats)
+
+    async def submit(self, request: Request) -> AsyncIterator[Output]:
+        if self.dead is not None:
+            raise EngineDead(self.dead)
+        script = self.script(request)
+        self.requests.append(request)
+        self.open[request.id] = asyncio.Queue()
+        if script.verdict_s:
+            await asyncio.sleep(script.verdict_s)
+        if script.refusal is not None:
+            del self.open[request.id]
+            raise script.refusal
+        return self._outputs(request, script)
+
+    def finish(self, request_id: int, num_tokens: int) -> None:
+        if request_id in self.open:
+            self.finished.append((request_id, num_tokens))
+            self.open.pop(request_id).put_nowait(Output(request_id, finish=FinishReason.ABORT))
+
+    async def stats(self) -> EngineStats:
+        return self.snapshot
+
+    def die(self, reason: str) -> None:
+        self.dead = reason
+        for request_id, queue in list(self.open.items()):
+            error = ErrorInfo.of(EngineDead(reason))
+            queue.put_nowait(Output(request_id, finish=FinishReason.ERROR, error=error))
+        self.open.clear()
+
+    async def _outputs(self, request: Request, script: Script) -> AsyncIterator[Output]:
+        """Ends at once with whatever `finish` or `die` put into the request's queue."""
+        queue = self.open[request.id]
+        cached = self._look_up(request)
+        pause = script.prefill_s
+        try:
+            for output in self._written(request, script, cached):
+                if pause or not queue.empty():
+                    try:
+                        async with asyncio.timeout(pause):
+                            yield await queue.get()
+                            return
+                    except TimeoutError:
+                        pass
+                pause = script.delay_s
+                yield output
+        finally:
+            self.open.pop(request.id, None)
+
+    def _look_up(self, request: Request) -> int:
+        keys = split_keys(request.keys)
+        hit = next((at for at, key in enumerate(keys) if key not in self.cache), len(keys))
+        self.cache.update(keys)
+        return min(hit, (len(request.token_ids) // 4 - 1) // BLOCK) * BLOCK
+
+    def _written(self, request: Request, script: Script, cached: int) -> list[Output]:
+        params, outputs, pending = request.sampling, [], list[int]()
+        for at, token in enumerate(script.tokens):
+            if script.error_after == at:
+                error = ErrorInfo("step_failed", "The step failed.")
+                return [*outputs, Output(request.id, finish=FinishReason.ERROR, error=error)]
+            pending.append(token)
+            stops = token in params.stop_token_ids and at >= params.min_tokens
+            full = at + 1 == params.max_tokens
+            reason = FinishReason.STOP if stops else FinishReason.LENGTH if full else None
+            if reason or len(pending) == script.per_output or at + 1 == len(script.tokens):
+                outputs.append(
+                    Output(
+                        request.id,
+                        tuple(pending),
+                        tuple(_logprobs(each, params.logprobs) for each in pending) if params.logprobs >= 0 else (),
+                        reason or (FinishReason.LENGTH if at + 1 == len(script.tokens) else None),
+                        token if stops else None,
+                        num_cached_tokens=cached,
+                    )
+                )
+                pending = []
+            if reason:
+                break
+        return outputs
+
+
+def _logprobs(token: int, count: int) -> TokenLogprobs:
+    """The chosen token is the second most likely; the least likely has no chance at all."""
+    others = [(token + 1, -0.25), (token, -1.5), (token + 2, float("-inf"))]
+    return TokenLogprobs(-1.5, tuple(others[:count]))

@@ -1,0 +1,68 @@
+"""Generated requests, right and wrong, against the API's own document: no server error, no undocumented answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+import pytest
+import schemathesis
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.serve.conftest import MakeServer, ids
+from tests.serve.scripted import Script
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+OPERATIONS = [
+    "GET /health",
+    "GET /metrics",
+    "GET /v1/models",
+    "GET /v1/models/{model}",
+    "GET /version",
+    "POST /detokenize",
+    "POST /tokenize",
+    "POST /v1/chat/completions",
+    "POST /v1/completions",
+]
+
+
+@pytest.fixture
+def schema(make_server: MakeServer) -> Any:
+    server = make_server(Script(ids("ok", end=True)), max_n=4)
+    return schemathesis.openapi.from_asgi("/openapi.json", server.app)
+
+
+def test_every_operation_is_listed(schema: Any) -> None:
+    assert sorted(found.ok().label for found in schema.get_all_operations()) == OPERATIONS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("label", "mode"),
+    [
+        *((label, GenerationMode.POSITIVE) for label in OPERATIONS),
+        *((label, GenerationMode.NEGATIVE) for label in OPERATIONS if label.startswith("POST")),
+    ],
+)
+def test_api(schema: Any, label: str, mode: GenerationMode) -> None:
+    operation = next(found.ok() for found in schema.get_all_operations() if found.ok().label == label)
+    num_examples = 100 if operation.method == "post" else 5
+    seen = Counter[int]()
+
+    @settings(max_examples=num_examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def check(case: Any) -> None:
+        seen[case.call_and_validate(checks=CHECKS).status_code] += 1
+
+    check()
+    if operation.method == "post" and mode is GenerationMode.POSITIVE:
+        assert seen[200] > num_examples // 20, seen
