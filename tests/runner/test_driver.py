@@ -187,11 +187,15 @@ raise SystemExit(process.main())
     socket.bind(address)
     socket.rcvtimeo = 10_000
     launch = msgspec.json.encode(Launch(address, EngineProcessConfig(model="m", cache_dir="c")))
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=launch + b"\n", capture_output=True, timeout=30, check=False
-    )
-    message = msgspec.msgpack.decode(socket.recv(), type=FromEngine)
+    pipe = subprocess.PIPE
+    # Leaving the block closes stdin; until then it says that the parent lives.
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stderr=pipe) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(launch + b"\n")
+        process.stdin.flush()
+        message = msgspec.msgpack.decode(socket.recv(), type=FromEngine)
+        said = process.stderr.read().decode()
     context.destroy(linger=0)
     assert isinstance(message, Fatal) and message.error.message == "RuntimeError: nobody foresaw this"
-    assert done.returncode == 1
-    assert done.stderr.decode().splitlines() == ["ERROR samovar.engine: RuntimeError: nobody foresaw this"]
+    assert process.returncode == 1
+    assert said.splitlines() == ["ERROR samovar.engine: RuntimeError: nobody foresaw this"]

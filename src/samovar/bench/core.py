@@ -7,7 +7,7 @@ staggered inside their blocks, as in a running server: in each step one in `bloc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 import gc
 import random
 from statistics import median
@@ -115,12 +115,13 @@ def run(bench: CoreBench, progress: Progress) -> CoreFigures:
         largest = max(largest, len(encoder.encode(plan)))
     times.sort()
     progress("measuring admissions")
-    admit = _admissions(bench, engine, driver, rng, root, baseline_s=median(times))
+    admit, found = _admissions(bench, engine, driver, rng, root, baseline_s=median(times))
     return CoreFigures(
         step_median_ms=1e3 * median(times),
         step_p99_ms=1e3 * times[int(0.99 * (len(times) - 1))],
         step_max_ms=1e3 * times[-1],
         plan_bytes=largest,
+        admit_found_tokens=found,
         **admit,
     )
 
@@ -157,7 +158,7 @@ class _Driver:
 
 def _admissions(
     bench: CoreBench, engine: Engine, driver: _Driver, rng: random.Random, root: bytes, baseline_s: float
-) -> dict[str, float | int]:
+) -> tuple[dict[str, float], int]:
     """A prompt whose head is cached: what its front end hashes, and what submitting and admitting it costs."""
     head = _ids(rng, bench.admit_cached)
     found = 0
@@ -183,14 +184,10 @@ def _admissions(
         engine.finish(RequestId(number), 1, driver.now)
         for _ in range(3):
             driver.step()
-    return {
+    figures = {
         "admit_hash_ms": 1e3 * median(hash_s),
         "admit_submit_ms": 1e3 * median(submit_s),
         "admit_plan_ms": 1e3 * median(plan_s),
         "admit_total_ms": 1e3 * median(a + b + c for a, b, c in zip(hash_s, submit_s, plan_s, strict=True)),
-        "admit_found_tokens": found,
     }
-
-
-def as_dicts(bench: CoreBench, figures: CoreFigures) -> tuple[dict[str, object], dict[str, object]]:
-    return asdict(bench), asdict(figures)
+    return figures, found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 import os
+from pathlib import Path
 import platform
 import subprocess
 from typing import Any

@@ -65,6 +65,13 @@ class EngineConfig:
                 f"max_num_batched_tokens {self.max_num_batched_tokens}: no chunk can be longer than the budget",
                 param="long_prefill_token_threshold",
             )
+        if self.max_num_seqs == 1 and (self.long_prefill_token_threshold or self.prefill_schedule_interval > 1):
+            name = "prefill_schedule_interval" if self.prefill_schedule_interval > 1 else "long_prefill_token_threshold"
+            raise ConfigError(
+                f"{name} {getattr(self, name)} has no effect with max_num_seqs 1: it protects requests that run beside "
+                "a prefill",
+                param=name,
+            )
         if self.num_speculative_tokens and self.max_num_batched_tokens <= self.num_speculative_tokens:
             raise ConfigError(
                 "max_num_batched_tokens must exceed num_speculative_tokens", param="max_num_batched_tokens"

@@ -40,7 +40,9 @@ def apply(board: Board, connector: Connector | None, record: InFlight, result: S
 def _malformed(board: Board, record: InFlight, result: StepResult) -> str | None:
     if len(result.tokens) != len(record.chunks):
         return f"the runner answered {len(result.tokens)} chunks of {len(record.chunks)}"
-    for chunk, tokens in zip(record.chunks, result.tokens, strict=True):
+    for i, (chunk, tokens) in enumerate(zip(record.chunks, result.tokens, strict=True)):
+        if not board.is_current(record.states[i], record.incarnations[i]):
+            continue  # a runner may leave out what rests on a failed step
         if bool(tokens) is not chunk.samples or len(tokens) > 1 + board.config.num_speculative_tokens:
             return f"the runner answered {len(tokens)} tokens for a chunk of {chunk.num_tokens}"
     return None

@@ -1,0 +1,58 @@
+"""The command line: `samovar COMMAND`. Errors a user can cause end it with one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from rich.console import Console
+import typer
+
+from samovar import __version__
+from samovar.base.errors import SamovarError
+from samovar.cli.arguments import spread_lists
+from samovar.cli.bench import app as bench_app
+from samovar.cli.chat import chat
+from samovar.cli.serve import serve
+
+app = typer.Typer(
+    name="samovar",
+    help="An inference system that keeps every agent's context warm.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(serve)
+app.command()(chat)
+app.add_typer(bench_app, name="bench")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"samovar {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    try:
+        app(args=spread_lists(sys.argv[1:]))
+    except SamovarError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error.message}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""`samovar serve`: puts the parts together and runs them. The process that answers HTTP never imports torch."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+import json
+import logging
+from pathlib import Path
+import socket
+from typing import Annotated
+
+from rich.console import Console
+from rich.status import Status
+import typer
+
+from samovar.base.errors import CheckpointError, ConfigError
+from samovar.cli.surroundings import cache_dir, set_up_log
+from samovar.models.locate import DEFAULT_MODEL, locate
+from samovar.runner.client import EngineClient
+from samovar.runner.config import EngineProcessConfig
+from samovar.serve.config import SamplingDefaults, ServeConfig
+from samovar.serve.run import listen
+from samovar.serve.run import serve as serve_http
+from samovar.text.checkpoint import load_text
+
+log = logging.getLogger("samovar")
+
+MODEL, CACHE, SCHEDULING, HTTP, DEBUGGING = "Model", "KV cache", "Scheduling", "Server", "Debugging"
+
+
+def serve(
+    model: Annotated[
+        str,
+        typer.Argument(help="A Hugging Face folder, a .gguf file or a hub id.", show_default=DEFAULT_MODEL),
+    ] = DEFAULT_MODEL,
+    # -- model
+    dtype: Annotated[
+        str, typer.Option(help="auto, float32 or bfloat16. auto: the checkpoint's own.", rich_help_panel=MODEL)
+    ] = "auto",
+    max_model_len: Annotated[
+        int | None,
+        typer.Option(help="Context length in tokens.", show_default="the checkpoint's", rich_help_panel=MODEL),
+    ] = None,
+    served_model_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Names to answer to (several may follow); others are a 404. Without it every name is served.",
+            rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    chat_template: Annotated[
+        Path | None, typer.Option(help="A Jinja file in place of the checkpoint's template.", rich_help_panel=MODEL)
+    ] = None,
+    generation_config: Annotated[
+        str,
+        typer.Option(
+            help="auto: sampling defaults from the checkpoint's generation_config.json. vllm: the API's own.",
+            rich_help_panel=MODEL,
+        ),
+    ] = "auto",
+    download_dir: Annotated[
+        Path | None, typer.Option(help="Where downloads are kept.", show_default="user cache", rich_help_panel=MODEL)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of one operator.", show_default="all cores", rich_help_panel=MODEL)
+    ] = None,
+    # -- KV cache
+    block_size: Annotated[int, typer.Option(help="Tokens per KV block.", rich_help_panel=CACHE)] = 16,
+    kv_cache_memory_bytes: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory for KV: bytes, or with a unit (512MiB, 4GiB).",
+            show_default="4GiB, or half of what is free",
+            rich_help_panel=CACHE,
+        ),
+    ] = None,
+    num_gpu_blocks_override: Annotated[
+        int | None, typer.Option(help="Number of KV blocks instead of a size.", rich_help_panel=CACHE)
+    ] = None,
+    enable_prefix_caching: Annotated[
+        bool, typer.Option(help="Reuse the KV of prompts seen before.", rich_help_panel=CACHE)
+    ] = True,
+    retention_policy: Annotated[
+        str, typer.Option(help="Which cached blocks go first: lru.", rich_help_panel=CACHE)
+    ] = "lru",
+    # -- scheduling
+    max_num_seqs: Annotated[
+        int, typer.Option(help="Requests on the device at once.", rich_help_panel=SCHEDULING)
+    ] = 256,
+    max_num_batched_tokens: Annotated[
+        int | None,
+        typer.Option(help="Tokens per step.", show_default="what takes 200 ms, measured", rich_help_panel=SCHEDULING),
+    ] = None,
+    long_prefill_token_threshold: Annotated[
+        int,
+        typer.Option(
+            help="Prefill tokens per request and step while another could run; 0: no limit.",
+            rich_help_panel=SCHEDULING,
+        ),
+    ] = 0,
+    prefill_schedule_interval: Annotated[
+        int, typer.Option(help="Prefill in every Nth step only.", rich_help_panel=SCHEDULING)
+    ] = 1,
+    async_scheduling: Annotated[
+        bool, typer.Option(help="Plan the next step while one runs.", rich_help_panel=SCHEDULING)
+    ] = True,
+    max_num_queued_reqs: Annotated[
+        int, typer.Option(help="Waiting requests at most, then 429; 0: no limit.", rich_help_panel=SCHEDULING)
+    ] = 1024,
+    max_num_queued_tokens: Annotated[
+        int,
+        typer.Option(help="Uncached prompt tokens waiting at most, then 429; 0: no limit.", rich_help_panel=SCHEDULING),
+    ] = 0,
+    # -- server
+    host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=HTTP)] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any free one.", rich_help_panel=HTTP)] = 8000,
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Keys to ask for (several may follow). Each is a tenant with a cache of its own.",
+            envvar="SAMOVAR_API_KEY",
+            rich_help_panel=HTTP,
+            show_default=False,
+        ),
+    ] = None,
+    max_body_bytes: Annotated[str, typer.Option(help="Largest request body.", rich_help_panel=HTTP)] = "32MiB",
+    keepalive_s: Annotated[
+        float, typer.Option(help="A silent stream gets a comment after this long.", rich_help_panel=HTTP)
+    ] = 5.0,
+    drain_timeout_s: Annotated[
+        float, typer.Option(help="Time for open requests to finish on SIGTERM.", rich_help_panel=HTTP)
+    ] = 30.0,
+    access_log: Annotated[bool, typer.Option(help="One line per request.", rich_help_panel=HTTP)] = False,
+    # -- debugging
+    record_path: Annotated[
+        Path | None,
+        typer.Option(help="Write every call into the scheduling core here, for replay.", rich_help_panel=DEBUGGING),
+    ] = None,
+    debug: Annotated[bool, typer.Option(help="Tracebacks and more in the log.", rich_help_panel=DEBUGGING)] = False,
+) -> None:
+    """Serve a model over the OpenAI API."""
+    console = Console(stderr=True)
+    set_up_log(console, debug=debug)
+    if num_gpu_blocks_override is not None and kv_cache_memory_bytes is not None:
+        raise ConfigError(
+            "--kv-cache-memory-bytes has no effect with --num-gpu-blocks-override, which gives the number of blocks "
+            "itself: leave one of them out"
+        )
+    if generation_config not in ("auto", "vllm"):
+        raise ConfigError(f"--generation-config must be auto or vllm, got {generation_config!r}")
+    downloads = download_dir or cache_dir()
+    engine = EngineProcessConfig(
+        model=model,
+        cache_dir=str(downloads),
+        dtype=dtype,
+        block_size=block_size,
+        num_gpu_blocks_override=num_gpu_blocks_override,
+        kv_cache_memory_bytes=None
+        if kv_cache_memory_bytes is None
+        else parse_bytes(kv_cache_memory_bytes, "--kv-cache-memory-bytes"),
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        depth=2 if async_scheduling else 1,
+        long_prefill_token_threshold=long_prefill_token_threshold,
+        prefill_schedule_interval=prefill_schedule_interval,
+        max_num_queued_reqs=max_num_queued_reqs,
+        max_num_queued_tokens=max_num_queued_tokens,
+        enable_prefix_caching=enable_prefix_caching,
+        retention_policy=retention_policy,
+        num_threads=threads,
+        record_path=None if record_path is None else str(record_path),
+        debug=debug,
+    )
+    server = ServeConfig(
+        model=model,
+        served_model_names=tuple(served_model_name or ()),
+        host=host,
+        port=port,
+        api_keys=tuple(api_key or ()),
+        max_body_bytes=parse_bytes(max_body_bytes, "--max-body-bytes"),
+        keepalive_s=keepalive_s,
+        drain_timeout_s=drain_timeout_s,
+        access_log=access_log,
+    )
+    listener = listen(server)  # before anything slow: a taken port is known at once
+    raise typer.Exit(
+        asyncio.run(_run(console, engine, server, listener, downloads, chat_template, generation_config == "auto"))
+    )
+
+
+async def _run(
+    console: Console,
+    engine: EngineProcessConfig,
+    server: ServeConfig,
+    listener: socket.socket,
+    downloads: Path,
+    chat_template: Path | None,
+    checkpoint_defaults: bool,
+) -> int:
+    with console.status(f"starting {engine.model}") as status:
+        checkpoint = await asyncio.to_thread(locate, engine.model, downloads)
+        starting = asyncio.create_task(EngineClient.start(engine, lambda text: _progress(console, status, text)))
+        try:
+            text = await asyncio.to_thread(load_text, checkpoint.path, datetime.now, chat_template)
+            if checkpoint_defaults:
+                server = with_sampling_defaults(server, checkpoint.path)
+            service = await starting
+        except BaseException:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            raise
+    try:
+        address, port = listener.getsockname()[:2]
+        info = service.info
+        log.info(
+            "serving %s on http://%s:%d/v1 (%s, context %d, %d blocks of %d tokens, %d tokens per step)",
+            server.canonical_model, address, port, info.dtype, info.max_model_len, info.num_blocks, info.block_tokens,
+            info.max_num_batched_tokens,
+        )  # fmt: skip
+        return await serve_http(service, text.tokenizer, text.template, server, listener)
+    finally:
+        await service.close()
+
+
+def _progress(console: Console, status: Status, text: str) -> None:
+    if console.is_terminal:
+        status.update(text)
+    else:
+        log.info("%s", text)
+
+
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 1 << 10,
+    "mi": 1 << 20,
+    "gi": 1 << 30,
+    "ti": 1 << 40,
+}
+
+
+def parse_bytes(text: str, flag: str) -> int:
+    """ "4GiB", "512 MB", "1000": bytes. Raises ConfigError naming the flag."""
+    stripped = text.strip()
+    number = stripped.rstrip("BKMGTbkmgti ")
+    unit = stripped[len(number) :].strip().lower().removesuffix("b")
+    try:
+        size = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        raise ConfigError(f"{flag} is {text!r}: give bytes, or a number with a unit such as 512MiB or 4GiB") from None
+    if not 0 < size < float(1 << 60):
+        raise ConfigError(f"{flag} is {text!r}: it must be more than 0 and less than 1 EiB")
+    return int(size)
+
+
+def with_sampling_defaults(server: ServeConfig, path: Path) -> ServeConfig:
+    """The checkpoint's own sampling defaults, as vLLM takes them from generation_config.json."""
+    from dataclasses import fields, replace
+
+    file = path / "generation_config.json"
+    if not file.is_file():
+        return server
+    try:
+        declared = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file}: not readable JSON: {error}") from error
+    names = [field.name for field in fields(SamplingDefaults)]
+    chosen = {name: declared[name] for name in names if declared.get(name) is not None}
+    if declared.get("do_sample") is False:
+        chosen = {"temperature": 0.0}
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in chosen.values()):
+        raise CheckpointError(f"{file}: sampling defaults must be numbers, got {chosen}")
+    if not chosen:
+        return server
+    log.info("sampling defaults from generation_config.json: %s", chosen)
+    return replace(server, sampling=SamplingDefaults(**chosen))
