@@ -3,6 +3,7 @@
     SamovarError
     ├── ConfigError            a flag, file or combination that cannot work; raised before serving starts
     │   ├── CheckpointError    a checkpoint file is missing, truncated or malformed
+    │   ├── TraceError         a trace file is missing or malformed; the message names file and place
     │   └── UnsupportedFeature a checkpoint asks for something not implemented; the message names it
     ├── RequestError           the client's input is wrong; never retryable as it stands
     │   ├── InvalidField       one field: names it, the value and the limit
@@ -44,6 +45,10 @@ class ConfigError(SamovarError):
 
 class CheckpointError(ConfigError):
     code = "checkpoint_error"
+
+
+class TraceError(ConfigError):
+    code = "trace_error"
 
 
 class UnsupportedFeature(ConfigError):

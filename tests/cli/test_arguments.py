@@ -1,0 +1,132 @@
+"""Flags, their refusals, and the values that are read from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from samovar.base.errors import CheckpointError, ConfigError
+from samovar.cli.arguments import spread_lists
+from samovar.cli.serve import parse_bytes, with_sampling_defaults
+from samovar.serve.config import SamplingDefaults, ServeConfig
+
+
+def samovar(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "samovar.cli.main", *arguments], capture_output=True, text=True, timeout=timeout
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "parsed"),
+    [
+        (["serve", "m", "--served-model-name", "a", "b"],
+         ["serve", "m", "--served-model-name", "a", "--served-model-name", "b"]),
+        (["serve", "--api-key", "k1", "k2", "--port", "1"],
+         ["serve", "--api-key", "k1", "--api-key", "k2", "--port", "1"]),
+        (["serve", "--port", "1", "m"], ["serve", "--port", "1", "m"]),
+        (["serve", "--served-model-name", "a", "--served-model-name", "b"],
+         ["serve", "--served-model-name", "a", "--served-model-name", "b"]),
+    ],
+)  # fmt: skip
+def test_lists_in_vllms_way(given: list[str], parsed: list[str]) -> None:
+    assert spread_lists(given) == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1000", 1000),
+        ("1KiB", 1024),
+        ("4 GiB", 4 << 30),
+        ("512MB", 512 * 10**6),
+        ("1.5g", 1_500_000_000),
+        ("2mib", 2 << 20),
+    ],
+)
+def test_sizes_with_units(text: str, size: int) -> None:
+    assert parse_bytes(text, "--x") == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "0", "4GiBs", "nan", "inf", "1e99", "four"])
+def test_sizes_that_are_none_name_the_flag(text: str) -> None:
+    with pytest.raises(ConfigError, match="--kv-cache-memory-bytes"):
+        parse_bytes(text, "--kv-cache-memory-bytes")
+
+
+def test_sampling_defaults_come_from_the_checkpoint(tmp_path: Path) -> None:
+    server = ServeConfig("m")
+    assert with_sampling_defaults(server, tmp_path) is server
+    file = tmp_path / "generation_config.json"
+    file.write_text('{"temperature": 0.6, "top_k": 20, "eos_token_id": 2}')
+    assert with_sampling_defaults(server, tmp_path).sampling == SamplingDefaults(temperature=0.6, top_k=20)
+    file.write_text('{"do_sample": false, "temperature": 0.6}')
+    assert with_sampling_defaults(server, tmp_path).sampling == SamplingDefaults(temperature=0.0)
+    file.write_text('{"temperature": "hot"}')
+    with pytest.raises(CheckpointError, match="generation_config"):
+        with_sampling_defaults(server, tmp_path)
+    file.write_text("{")
+    with pytest.raises(CheckpointError, match="generation_config"):
+        with_sampling_defaults(server, tmp_path)
+
+
+def test_version_and_help() -> None:
+    assert samovar("--version").stdout.startswith("samovar ")
+    shown = samovar("serve", "--help").stdout
+    for panel in ("Model", "KV cache", "Scheduling", "Server", "Debugging"):
+        assert panel in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serve", "--no-such-flag"], ["--no-such-flag"]),
+        (["serve", "--max-num-seqs", "many"], ["--max-num-seqs", "integer"]),
+        (["serve", "--max-num-seqs", "0"], ["--max-num-seqs", "0", "1"]),
+        (["serve", "--dtype", "int3"], ["--dtype", "int3", "bfloat16"]),
+        (["serve", "--kv-cache-memory-bytes", "lots"], ["--kv-cache-memory-bytes", "lots"]),
+        (["serve", "--kv-cache-memory-bytes", "1GiB", "--num-gpu-blocks-override", "9"], ["no effect"]),
+        (["serve", "--port", "99999"], ["--port", "99999"]),
+        (["serve", "--port", "0", "missing/model.gguf"], ["missing/model.gguf"]),
+        (["serve", "--port", "0", "--max-num-seqs", "1", "--prefill-schedule-interval", "4"],
+         ["no effect", "interval"]),
+        (["serve", "--port", "0", "--max-num-batched-tokens", "512", "--long-prefill-token-threshold", "512"],
+         ["no effect", "512"]),
+        (["serve", "--retention-policy", "magic"], ["magic", "lru"]),
+        (["bench", "core", "--requests", "0"], ["--requests"]),
+        (["nonsense"], ["nonsense"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused_with_the_reason(arguments: list[str], words: list[str]) -> None:
+    run = samovar(*arguments)
+    assert run.returncode == 2
+    said = " ".join(run.stderr.split())
+    assert all(word in said for word in words), said
+    assert "Traceback" not in run.stderr
+
+
+def test_a_truncated_gguf_is_named(tmp_path: Path, smollm2_gguf: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    with smollm2_gguf.open("rb") as file:
+        cut.write_bytes(file.read(3_000_000))
+    run = samovar("serve", "--port", "0", str(cut))
+    assert run.returncode == 2 and "cut.gguf" in run.stderr and "Traceback" not in run.stderr
+
+
+def test_a_taken_port_is_named_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        run = samovar("serve", "--port", str(port))
+    assert run.returncode == 2
+    assert "127.0.0.1" in run.stderr and str(port) in run.stderr and "Traceback" not in run.stderr
+
+
+def test_chat_without_a_server_says_what_to_do() -> None:
+    run = samovar("chat", "--url", "http://127.0.0.1:9/v1", "hello")
+    assert run.returncode == 2 and "samovar serve" in run.stderr
