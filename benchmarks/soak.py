@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--leave", type=float, default=0.3, help="share of requests whose client goes away")
-    parser.add_argument("--kv-mib", type=int, default=512)
+    parser.add_argument("--kv-mib", type=int, default=256)
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--growth-mib", type=float, default=30, help="most growth of a process in the second half")
     parser.add_argument("--seed", type=int, default=1)

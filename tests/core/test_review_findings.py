@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from samovar.base import errors
 from samovar.base.keys import KEY_BYTES
 from samovar.core.plan import TransferDone
 from samovar.core.ports import TierMatch
@@ -253,6 +257,21 @@ def test_blocks_computed_for_a_request_that_left_meanwhile_are_offered_too() -> 
     keys = make_request(2, shared).keys
     stored = [keys[at : at + KEY_BYTES] in bench.runner.tier for at in range(0, len(keys), KEY_BYTES)]
     assert stored == [True] * 12
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+def test_errors_are_defined_in_one_place() -> None:
+    """What `error_classes` knows must not depend on which modules happen to be imported."""
+    source = Path(errors.__file__).parents[1]
+    elsewhere = []
+    for path in sorted(source.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and path != Path(errors.__file__):
+                bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+                elsewhere += [f"{path.name}: {node.name}"] * bool(bases & vars(errors).keys())
+    assert elsewhere == []
 
 
 # -- failed steps --------------------------------------------------------------------------------------------------
