@@ -73,7 +73,8 @@ class EngineMachine(RuleBasedStateMachine):
         connector = Tier() if tier else None
         bench = Bench(
             num_blocks=num_blocks, block_tokens=BS, depth=depth, max_num_batched_tokens=budget, max_num_seqs=seqs,
-            long_prefill_token_threshold=threshold if threshold < budget else 0, prefill_schedule_interval=interval,
+            long_prefill_token_threshold=threshold if threshold < budget and seqs > 1 else 0,
+            prefill_schedule_interval=interval if seqs > 1 else 1,
             enable_prefix_caching=caching, max_step_failures=3,
         )  # fmt: skip
         self.log: list = []

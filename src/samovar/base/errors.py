@@ -15,7 +15,8 @@
     ├── Saturated              a queue is full; try again after `retry_after_s`
     ├── Draining               the server is shutting down
     ├── EngineDead             the engine process is gone
-    └── StepFailed             a step raised while it computed this request
+    ├── StepFailed             a step raised while it computed this request
+    └── ReplayMismatch         a fresh core answered a logged call differently: it depends on something not in the log
 
 `assert` is for our own bugs; everything a user can cause is one of these.
 """
@@ -103,6 +104,10 @@ class EngineDead(SamovarError):
     status = 503
     retryable = True
     code = "engine_dead"
+
+
+class ReplayMismatch(SamovarError):
+    code = "replay_mismatch"
 
 
 class StepFailed(SamovarError):

@@ -56,6 +56,7 @@ class Admission:
         need = kv.blocks_for(state.total) - found
         # Room for one more block per decoding request, or the admission would be undone by the next step's growth.
         room = kv.available - draft.reserved_blocks - len(board.decoding)
+        # The first half spares counting thousands of blocks on every plan that a full device refuses it.
         if need > room or need + kv.index.num_unused_of(hits) > room:
             draft.no_room.append(state)
             return False
@@ -67,6 +68,8 @@ class Admission:
             state.hits_checked = True
             limit = state.hit_limit(board.config.block_tokens)
             state.miss = board.sessions.explain(state.stream, state.keys, found + offered, limit, kv.index)
+        if state.incarnation and not state.first_token_seen:  # what was found before may be gone
+            state.num_cached = min(state.num_cached, found * board.config.block_tokens)
         self.adopt(state, found)
         draft.reserved_blocks += need
         if offered:

@@ -131,7 +131,7 @@ class Engine:
         board, counters, kv = self._board, self._board.counters, self._board.kv
         waiting = [s for s in board.queues if s.status is Status.WAITING]
         last = board.next_step - 1
-        held = sum(1 for s in waiting if s.held_step == last >= 0)
+        held = sum(1 for s in waiting if s.held_step >= last and s.held_step >= 0)
         return EngineStats(
             num_running=board.num_admitted,
             num_waiting=len(waiting),

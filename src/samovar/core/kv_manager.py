@@ -111,6 +111,8 @@ class KVManager:
             theirs = index.get(keys[at])
             if theirs is None:
                 index.insert(keys[at], mine, blocks[at - 1] if at else None, COMPUTED, state.stream)
+            elif theirs != mine and index.pending[theirs] != COMPUTED:
+                break  # it may yet fail: look again after the next apply
             elif theirs != mine:
                 index.hold([theirs])
                 blocks[at] = theirs
@@ -131,7 +133,8 @@ class KVManager:
         if state.holding.blocks or state.holding.num_transfers:
             self._fences.append((state.holding, state.stream))
         state.holding = Holding()
-        state.num_indexed = state.num_computed = state.num_applied = state.num_sent_blocks = 0
+        state.num_indexed = state.num_computed = state.num_applied = 0
+        state.num_sent_blocks = state.num_offered = 0
 
     def sweep(self, now: float, oldest_in_flight: int | None) -> None:
         """Release every fenced table that no plan from `oldest_in_flight` on names and no transfer touches."""

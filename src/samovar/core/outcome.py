@@ -30,7 +30,7 @@ def apply(board: Board, connector: Connector | None, record: InFlight, result: S
         if (state.num_applied // board.config.block_tokens) > state.num_indexed:
             _publish(board, state)
         if connector is not None:
-            _offer(board, connector, state, chunk, now)
+            _offer(board, connector, state, now)
         if output is not None and output.finish is not None:
             end(board, state, output.finish)
     board.sweep(now)
@@ -122,12 +122,14 @@ def _publish(board: Board, state: RequestState) -> None:
         board.redirects.append((state, state.incarnation, Redirect(state.id, 0, index, block)))
 
 
-def _offer(board: Board, connector: Connector, state: RequestState, chunk: Chunk, now: float) -> None:
-    """Offer the blocks that this chunk completed to the tiers."""
+def _offer(board: Board, connector: Connector, state: RequestState, now: float) -> None:
+    """Offer the blocks that are computed since the last offer to the tiers: those found on the device among them, which
+    a tier may lack, and behind a block that it lacks it cannot serve any."""
     tokens = board.config.block_tokens
-    first = chunk.start // tokens
+    first = state.num_offered
     end = min(state.num_applied // tokens, state.num_indexed)
     if end > first:
+        state.num_offered = end
         _store(board, connector, state, first, end, now)
 
 

@@ -26,7 +26,7 @@ def choose_victim(board: Board) -> RequestState | None:
     refs = board.kv.pool.refs
 
     def candidates() -> Iterable[RequestState]:
-        yield from board.decoding.values()
+        yield from (s for s in board.decoding.values() if s.num_output + s.num_inflight < s.max_tokens)
         if board.num_prefilling:
             yield from (s for s in board.queues if s.status is Status.PREFILLING)
 
@@ -54,6 +54,7 @@ def preempt(board: Board, state: RequestState) -> None:
     state.incarnation += 1
     state.num_inflight = 0
     state.last_sampled_in = -1
+    state.lookup_deadline_s = None
     state.preempted = True
     board.counters.preemptions += 1
     board.enter(state, Status.WAITING)

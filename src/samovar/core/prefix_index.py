@@ -259,12 +259,6 @@ class PrefixIndex:
                 heappush(self._heap, (self._stamps[parent], parent))
         return gone
 
-    def drop_unused(self) -> int:
-        """Forget everything nobody holds (a cache reset). Returns the number of blocks freed."""
-        count = self.num_unused
-        self.evict(count, 0.0, None)
-        return count
-
     # -- checking --------------------------------------------------------------------------------------------------
 
     def indexed_blocks(self) -> list[BlockId]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from samovar.base.errors import SamovarError
+from samovar.base.errors import ReplayMismatch
 from samovar.base.ids import BlockKey, RequestId
 from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
@@ -76,12 +76,6 @@ class LogHeader(msgspec.Struct, frozen=True):
     config: EngineConfig
     policy: str
     has_connector: bool = False
-
-
-class ReplayMismatch(SamovarError):
-    """The fresh core answered a call differently: it depends on something that is not in the log."""
-
-    code = "replay_mismatch"
 
 
 class RecordingConnector:

@@ -60,14 +60,20 @@ class Scheduler:
                 needy += kv.blocks_for(state.num_computed + ahead) - len(state.blocks)
         if needy <= kv.available:
             return
-        while needy > kv.available + kv.coming() and len(board.decoding) + board.num_prefilling > 1:
+        while needy > kv.available + kv.coming() + self._ending() and len(board.decoding) + board.num_prefilling > 1:
             victim = choose_victim(board)
             if victim is None:
-                return
+                break
             if victim.status is Status.DECODING and self._wants_decode(victim):
                 needy -= max(0, kv.blocks_for(victim.num_computed + ahead) - len(victim.blocks))
             preempt(board, victim)
         board.sweep(now)
+
+    def _ending(self) -> int:
+        """Blocks that come free for nothing: of requests whose last token is in flight."""
+        refs = self._board.kv.pool.refs
+        ending = (s for s in self._board.decoding.values() if not self._wants_decode(s))
+        return sum(refs[block] == 1 for state in ending for block in state.blocks)
 
     @staticmethod
     def _wants_decode(state: RequestState) -> bool:
@@ -141,7 +147,10 @@ class Scheduler:
             if offered is None:
                 return 0
             left = state.total - found * tokens
-            if not offered and ((deferred and left > tokens) or (left > most and self._is_scrap(draft, most))):
+            if deferred and not offered and left > tokens:
+                state.held_step = draft.step
+                return 0
+            if not offered and left > most and self._is_scrap(draft, most):
                 return 0
             if not self._admission.admit(draft, state, found, offered, now):
                 draft.full = state.passed_over >= board.config.max_passed_over

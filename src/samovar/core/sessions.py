@@ -10,6 +10,9 @@ from samovar.base.keys import KEY_BYTES, join_keys
 from samovar.core.events import Miss
 from samovar.core.prefix_index import PrefixIndex
 
+_ENTRY_BYTES = 200
+"""What an entry costs beside its text, so that many tiny turns are bounded too."""
+
 
 class SessionMemory:
     """The keys of each stream's latest turn, bounded in bytes; the least recently seen streams are forgotten."""
@@ -24,13 +27,13 @@ class SessionMemory:
     def remember(self, stream: str, keys: Sequence[BlockKey]) -> None:
         if not stream:
             return
-        self._bytes -= len(self._turns.pop(stream, b""))
+        if stream in self._turns:
+            self._bytes -= _size(stream, self._turns.pop(stream))
         joined = join_keys(keys)
         self._turns[stream] = joined
-        self._bytes += len(joined)
+        self._bytes += _size(stream, joined)
         while self._bytes > self._max_bytes:
-            _, gone = self._turns.popitem(last=False)
-            self._bytes -= len(gone)
+            self._bytes -= _size(*self._turns.popitem(last=False))
 
     def explain(self, stream: str, keys: Sequence[BlockKey], hit: int, limit: int, index: PrefixIndex) -> Miss:
         """Why a prompt with `keys`, of which `hit` of at most `limit` blocks were found, missed the next one."""
@@ -47,9 +50,13 @@ class SessionMemory:
         if same > hit:
             # Evicted so long ago that the index forgot when.
             return Miss("evicted", block=hit)
-        if same < len(turn) // KEY_BYTES:
+        if hit == same < len(turn) // KEY_BYTES:
             return Miss("cut", block=same)
         return Miss("new", block=hit)
+
+
+def _size(stream: str, turn: bytes) -> int:
+    return len(turn) + len(stream) + _ENTRY_BYTES
 
 
 def _common_blocks(turn: bytes, keys: Sequence[BlockKey]) -> int:

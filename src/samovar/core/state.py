@@ -59,6 +59,7 @@ class RequestState:
         "num_inflight",
         "num_known",
         "num_loaded",
+        "num_offered",
         "num_output",
         "num_prompt",
         "num_sent_blocks",
@@ -98,6 +99,8 @@ class RequestState:
         self.num_computed = 0
         self.num_applied = 0
         self.num_inflight = 0
+        self.num_offered = 0
+        """Leading blocks of the table that were offered to the tiers."""
         self.num_indexed = 0
         """Leading blocks of the table that are the index's own blocks for their keys."""
         self.num_sent_blocks = 0

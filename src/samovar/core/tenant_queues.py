@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 from samovar.core.state import RequestState
 
-Take = Callable[[RequestState, int], int | None]
-"""(request, most tokens) -> tokens taken; 0 when it cannot run now; None to end the whole round."""
+Take = Callable[[RequestState, int], int]
+"""(request, most tokens) -> tokens taken; 0 when it cannot run now."""
 
 
 def _order(state: RequestState) -> tuple[int, bool, int]:
@@ -53,71 +53,64 @@ class TenantQueues:
         del queue[at]
         if not queue:
             if self._turn == tenant:
-                self._turn = self._after(tenant)
+                names = list(self._queues)
+                self._turn = names[(names.index(tenant) + 1) % len(names)] if len(names) > 1 else None
             del self._queues[tenant], self._deficits[tenant]
 
-    def _after(self, tenant: str) -> str | None:
-        names = list(self._queues)
-        if len(names) < 2:
-            return None
-        return names[(names.index(tenant) + 1) % len(names)]
-
     def serve(self, budget: int, take: Take) -> int:
-        """Hand out up to `budget` tokens; returns what is left. `take` is called at most once per request."""
+        """Hand out up to `budget` tokens; returns what is left. `take` is called at most once per request, with all
+        that is left, so nothing is left while somebody could use it; who takes more than its deficit owes the rest.
+
+        The next call begins where this one ended, whatever ran out: tokens, seats or room.
+        """
         names = list(self._queues)
-        if not names:
-            return budget
-        start = 0
-        resumed = False  # the first tenant still has something left of a turn that the last step's budget cut short
-        if self._turn in self._queues:
-            start = names.index(self._turn)
-            resumed = self._deficits[self._turn] > 0
+        start = names.index(self._turn) if self._turn in self._queues else 0
+        names = names[start:] + names[:start]
+        resumed = self._turn is not None and self._deficits.get(self._turn, 0) > 0
         seen: set[int] = set()
         hungry = True
         while hungry and budget > 0:
             hungry = False
-            for name in names[start:] + names[:start]:
+            for at, name in enumerate(names):
                 if name not in self._queues:
                     continue
                 if not resumed:
-                    self._deficits[name] = min(self._deficits[name] + self.quantum, 2 * self.quantum)
+                    self._deficits[name] = min(self._deficits[name] + self.quantum, self.quantum)
                 resumed = False
-                budget, ended, starved = self._visit(name, budget, take, seen, alone=len(names) == 1)
+                before = budget
+                budget, starved = self._visit(name, budget, take, seen)
                 hungry = hungry or starved
-                if ended or budget == 0:
-                    self._turn = name if name in self._queues and self._deficits[name] > 0 else self._next_turn(name)
-                    return budget
-        self._turn = None
+                if budget < before:
+                    goes_on = budget == 0 and self._deficits.get(name, 0) > 0
+                    self._turn = self._first_present(names[at + (not goes_on) :] + names[: at + (not goes_on)])
+                if budget == 0:
+                    break
         return budget
 
-    def _next_turn(self, name: str) -> str | None:
-        if name in self._queues:
-            return self._after(name)
-        return next(iter(self._queues), None)
+    def _first_present(self, names: list[str]) -> str | None:
+        return next((name for name in names if name in self._queues), None)
 
-    def _visit(self, name: str, budget: int, take: Take, seen: set[int], *, alone: bool) -> tuple[int, bool, bool]:
-        """One tenant's turn: (budget left, the round must end, it could have used more than its deficit)."""
+    def _visit(self, name: str, budget: int, take: Take, seen: set[int]) -> tuple[int, bool]:
+        """One tenant's turn: (budget left, it could have used more than its deficit)."""
         for state in list(self._queues[name]):
             if budget == 0:
-                return 0, False, False
+                break
             if state.id in seen:
                 continue
-            if not alone and self._deficits[name] <= 0:
-                return budget, False, True
+            if self._deficits[name] <= 0:
+                return budget, True
             seen.add(state.id)
-            taken = take(state, budget if alone else min(budget, self._deficits[name]))
-            if taken is None:
-                return budget, True, False
+            taken = take(state, budget)
             budget -= taken
             if name in self._deficits:
-                self._deficits[name] = max(0, self._deficits[name] - taken)
-        return budget, False, False
+                self._deficits[name] -= taken
+        return budget, False
 
     def check(self) -> None:
         for tenant, queue in self._queues.items():
             assert queue, "an empty queue was kept"
             assert all(s.request.tenant == tenant for s in queue)
             assert [s.order for s in queue] == sorted(s.order for s in queue), "queue out of order"
-            assert 0 <= self._deficits[tenant] <= 2 * self.quantum
+            assert self._deficits[tenant] <= self.quantum
         assert self._queues.keys() == self._deficits.keys()
         assert self._turn is None or self._turn in self._queues

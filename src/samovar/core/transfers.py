@@ -19,7 +19,8 @@ def transferred(board: Board, admission: Admission, done: Sequence[TransferDone]
         if transfer is None:
             continue
         transfer.holding.num_transfers -= 1
-        failed = len([i for i in report.failed if 0 <= i < len(transfer.keys)])
+        lost = [i for i in report.failed if 0 <= i < len(transfer.keys)]
+        failed = len(lost)
         if transfer.is_load:
             board.loading_keys.subtract(transfer.keys)
             for key in transfer.keys:
@@ -29,7 +30,7 @@ def transferred(board: Board, admission: Admission, done: Sequence[TransferDone]
             board.counters.loaded_blocks += len(transfer.keys) - failed
             state = transfer.state
             if state is not None and board.is_current(state, transfer.incarnation):
-                arrived = min((i for i in report.failed if i >= 0), default=len(transfer.keys))
+                arrived = min(lost, default=len(transfer.keys))
                 _landed(board, admission, state, transfer, arrived, now)
         else:
             board.counters.stored_blocks += len(transfer.keys) - failed
