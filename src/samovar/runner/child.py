@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import subprocess
 import sys
 import threading
+
+_BRIEF_SPIN = {"GOMP_SPINCOUNT": "10000"}
+"""How long OpenMP's threads spin at a barrier before they sleep. By default "for ever": where other processes want the
+same cores, a decode step then takes 20 times as long (docs/log.md). What the user has set goes before it."""
 
 _HEARD_S = 0.5
 """How long after an exit its last words may still be on their way through stderr."""
@@ -23,7 +28,11 @@ class Child:
         self.last_line = ""
         # A process group of its own: a Ctrl-C at the terminal reaches the parent alone, from the first moment on.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module], stdin=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+            env={**_BRIEF_SPIN, **os.environ},
         )
         self._listener = threading.Thread(target=self._listen, name="engine-stderr", daemon=True)
         self._listener.start()
