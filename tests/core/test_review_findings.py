@@ -292,3 +292,93 @@ def test_a_failed_step_does_not_fail_newcomers_of_the_step_behind_it() -> None:
     outputs = bench.engine.apply(behind.step, answer, bench.now + 1)
     assert [output.request_id for output in outputs] == [2]
     assert bench.engine.stats().failed_steps == 1
+
+
+# -- one request's fault is its own --------------------------------------------------------------------------------
+
+
+@DEPTHS
+def test_a_chunk_that_cannot_be_sampled_ends_its_request_alone(depth: int) -> None:
+    bench = Bench(depth=depth)
+    bench.submit(make_request(1, prompt(1, 30), 20), make_request(2, prompt(2, 30), 20))
+    bench.plan()
+    if depth == 2:
+        bench.plan()
+    result = bench.runner.run()
+    answer = msgspec.structs.replace(result, tokens=((), *result.tokens[1:]), failed=(0,))
+    outputs = bench.engine.apply(result.step, answer, bench.now)
+    assert [(o.request_id, o.error is not None) for o in outputs] == [(1, True), (2, False)]
+    bench.tokens[2] += outputs[1].token_ids
+    bench.drain()
+    assert bench.tokens[2] == expected_output(prompt(2, 30), 20)
+    assert bench.engine.stats().failed_steps == 0
+
+
+def test_failed_steps_long_ago_do_not_count() -> None:
+    bench = Bench(depth=1)
+    bench.submit(make_request(1, prompt(1, 30), 30))
+    for _ in range(5):  # far more failures than a request may be part of in a row
+        bench.plan()
+        bench.apply(fail=True)
+        for _ in range(3):
+            bench.step()
+    bench.drain()
+    assert bench.tokens[1] == expected_output(prompt(1, 30), 30)
+
+
+# -- priorities are a client's word --------------------------------------------------------------------------------
+
+
+def test_priority_does_not_reach_across_tenants() -> None:
+    """A greedy tenant calls all its requests most important; the other's small one is not what it pays with."""
+    bench = Bench(num_blocks=40, depth=1)
+    for i in range(3):
+        bench.submit(make_request(i, prompt(i, 16 * 10), 60, tenant="greedy", priority=-(2**31)))
+    bench.submit(make_request(9, prompt(9, 40), 60, tenant="modest", priority=5))
+    bench.drain()
+    assert bench.engine.stats().preemptions > 0
+    assert sum(s.request_id == 9 for p in bench.plans for s in p.starts) == 1
+
+
+# -- what a session was ---------------------------------------------------------------------------------------------
+
+
+def test_a_turn_cancelled_in_the_queue_does_not_erase_the_session() -> None:
+    bench = Bench(max_num_seqs=1)
+    bench.submit(make_request(1, [1] * 32 + [2] * 33, 1, session_id="a"))
+    bench.drain()
+    bench.submit(make_request(2, [7] * 20, 4), make_request(3, [1] * 32 + [2] * 33, 1, session_id="a"))
+    bench.step()
+    bench.engine.finish(3, 0, bench.now)
+    bench.drain()
+    bench.submit(make_request(4, [1] * 32 + [3] * 33, 1, session_id="a"))
+    bench.drain()
+    assert (bench.misses[4].reason, bench.misses[4].block) == ("cut", 2)
+
+
+# -- cost ------------------------------------------------------------------------------------------------------------
+
+
+def test_waiting_requests_cost_no_walk_over_their_cached_head() -> None:
+    """Counted, not timed: list and dictionary look-ups of the index per waiting request grow with the logarithm."""
+    bench = Bench(num_blocks=2100, max_num_batched_tokens=8192, depth=1, max_model_len=30_000)
+    head = prompt(1, 16 * 1024)
+    bench.submit(make_request(1, head, 1))
+    bench.drain()
+    bench.submit(make_request(2, prompt(2, 16 * 1000), 500))  # takes the rest of the device
+    bench.step()
+    bench.step()
+    for i in range(3, 13):
+        bench.submit(make_request(i, head + prompt(i, 16 * 200), 2))
+    index, pool = bench.engine._board.kv.index, bench.engine._board.kv.pool
+    seen: list[int] = []
+
+    class Counting(list):
+        def __getitem__(self, at):
+            seen.append(1)
+            return super().__getitem__(at)
+
+    index._parents, pool.refs = Counting(index._parents), Counting(pool.refs)
+    bench.step()
+    assert bench.engine.stats().num_waiting == 10
+    assert 0 < len(seen) < 10 * 50

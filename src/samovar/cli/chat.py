@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import httpx
 from rich.console import Console
+from rich.markup import escape
 import typer
 
 from samovar.base.errors import SamovarError
@@ -90,7 +91,7 @@ def _converse(
     try:
         answer = _turn(console, client, body, [*history, question])
     except SamovarError as error:
-        console.print(f"[bold red]error:[/] {error.message}", highlight=False)
+        console.print(f"[bold red]error:[/] {escape(error.message)}", highlight=False)
     except KeyboardInterrupt:
         console.print("\n[dim]cut off[/]")
     else:

@@ -6,6 +6,7 @@ import sys
 from typing import Annotated
 
 from rich.console import Console
+from rich.markup import escape
 import typer
 
 from samovar import __version__
@@ -13,6 +14,7 @@ from samovar.base.errors import SamovarError
 from samovar.cli.arguments import spread_lists
 from samovar.cli.bench import app as bench_app
 from samovar.cli.chat import chat
+from samovar.cli.check_log import check_log
 from samovar.cli.serve import serve
 
 app = typer.Typer(
@@ -26,6 +28,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(chat)
+app.command()(check_log)
 app.add_typer(bench_app, name="bench")
 
 
@@ -48,7 +51,7 @@ def main() -> None:
     try:
         app(args=spread_lists(sys.argv[1:]))
     except SamovarError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error.message}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(error.message)}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -11,6 +11,7 @@ import socket
 from typing import Annotated
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 import typer
 
@@ -200,7 +201,7 @@ async def _run(
     chat_template: Path | None,
     checkpoint_defaults: bool,
 ) -> int:
-    with console.status(f"starting {engine.model}") as status:
+    with console.status(f"starting {escape(engine.model)}") as status:
         checkpoint = await asyncio.to_thread(locate, engine.model, downloads)
         starting = asyncio.create_task(EngineClient.start(engine, lambda text: _progress(console, status, text)))
         try:
@@ -227,7 +228,7 @@ async def _run(
 
 def _progress(console: Console, status: Status, text: str) -> None:
     if console.is_terminal:
-        status.update(text)
+        status.update(escape(text))
     else:
         log.info("%s", text)
 

@@ -52,12 +52,10 @@ class Admission:
     def admit(self, draft: Draft, state: RequestState, found: int, offered: int, now: float) -> bool:
         """Give the request its cached blocks, and those to load into; False if the whole of it would not fit."""
         board, kv = self._board, self._board.kv
-        hits = kv.chain(state.keys, 0, found)
         need = kv.blocks_for(state.total) - found
         # Room for one more block per decoding request, or the admission would be undone by the next step's growth.
         room = kv.available - draft.reserved_blocks - len(board.decoding)
-        # The first half spares counting thousands of blocks on every plan that a full device refuses it.
-        if need > room or need + kv.index.num_unused_of(hits) > room:
+        if need + kv.num_unused(state.keys, found) > room:
             draft.no_room.append(state)
             return False
         for passed in draft.no_room:

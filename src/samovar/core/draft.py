@@ -37,9 +37,7 @@ class Draft:
     """A request that was passed over too often has reserved whatever room comes up."""
     had_prefill: bool = False
 
-    def add_chunk(
-        self, board: Board, state: RequestState, start: int, num_tokens: int, samples: bool, sampled_in: int
-    ) -> None:
+    def add_chunk(self, state: RequestState, start: int, num_tokens: int, samples: bool, sampled_in: int) -> None:
         """Write a chunk, with the request's start if the runner does not know it and the blocks it has not seen."""
         blocks = state.blocks
         sent = state.num_sent_blocks

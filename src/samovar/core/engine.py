@@ -80,9 +80,9 @@ class Engine:
             raise Saturated(
                 f"{board.num_waiting} requests are queued, the limit is {config.max_num_queued_reqs}", retry_after_s=1.0
             )
-        state = RequestState(request, board.next_seq, config.block_tokens, config.max_model_len)
-        if not config.enable_prefix_caching:
-            state.keys = []
+        state = RequestState(
+            request, board.next_seq, config.block_tokens, config.max_model_len, caching=config.enable_prefix_caching
+        )
         if config.max_num_queued_tokens and board.num_waiting:
             queued = sum(self._uncached(s) for s in board.queues if s.status is Status.WAITING)
             mine = self._uncached(state)

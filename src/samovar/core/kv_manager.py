@@ -68,6 +68,21 @@ class KVManager:
                 low = mid + 1
         return low, low < found
 
+    def num_unused(self, keys: list[BlockKey], found: int) -> int:
+        """How many of the blocks of keys[:found], all present, nobody holds. Whoever holds a block holds those before
+        it, so they are the last ones: a bisection, since a full device asks this for every waiting request and plan."""
+        low, high = 0, found
+        refs, get = self.pool.refs, self.index.get
+        while low < high:
+            mid = (low + high) // 2
+            block = get(keys[mid])
+            assert block is not None
+            if refs[block]:
+                low = mid + 1
+            else:
+                high = mid
+        return found - low
+
     def chain(self, keys: list[BlockKey], first: int, end: int) -> list[BlockId]:
         """The index's blocks for keys[first:end]."""
         return self.index.chain(keys[end - 1], end - first) if end > first else []

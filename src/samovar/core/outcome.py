@@ -24,7 +24,11 @@ def apply(board: Board, connector: Connector | None, record: InFlight, result: S
     for i, (state, chunk) in enumerate(zip(record.states, record.chunks, strict=True)):
         if state.incarnation != record.incarnations[i] or requests.get(state.id) is not state:
             continue  # ended or preempted meanwhile
-        output = _advance(board, state, chunk, result.tokens[i], logprobs[i] if logprobs else (), now)
+        if i in result.failed:
+            outputs.append(_end_with_error(board, state, "its next token could not be sampled"))
+            continue
+        state.failures = 0
+        output = _advance(board, state, chunk, result.tokens[i], logprobs[i] if logprobs else ())
         if output is not None:
             outputs.append(output)
         if (state.num_applied // board.config.block_tokens) > state.num_indexed:
@@ -43,6 +47,8 @@ def _malformed(board: Board, record: InFlight, result: StepResult) -> str | None
     for i, (chunk, tokens) in enumerate(zip(record.chunks, result.tokens, strict=True)):
         if not board.is_current(record.states[i], record.incarnations[i]):
             continue  # a runner may leave out what rests on a failed step
+        if i in result.failed and chunk.samples and not tokens:
+            continue
         if bool(tokens) is not chunk.samples or len(tokens) > 1 + board.config.num_speculative_tokens:
             return f"the runner answered {len(tokens)} tokens for a chunk of {chunk.num_tokens}"
     return None
@@ -54,7 +60,6 @@ def _advance(
     chunk: Chunk,
     tokens: tuple[int, ...],
     logprobs: tuple[TokenLogprobs, ...],
-    now: float,
 ) -> Output | None:
     if not chunk.samples:
         state.num_applied = max(state.num_applied, chunk.start + chunk.num_tokens)
@@ -104,7 +109,7 @@ def _count_prompt(board: Board, state: RequestState) -> Miss | None:
         return None
     if missed <= state.num_prompt - (state.num_prompt - 1) // board.config.block_tokens * board.config.block_tokens:
         reason = Miss("none")  # everything that a hit may cover, if only after a sibling had computed it
-    if not state.request.use_prefix_cache or not board.config.enable_prefix_caching:
+    if not state.caches:
         reason = Miss("disabled")
     state.miss = Miss(reason.reason, missed, reason.block, reason.at_s, reason.for_request)
     counters.misses[reason.reason] += 1
@@ -114,7 +119,7 @@ def _count_prompt(board: Board, state: RequestState) -> Miss | None:
 
 def _publish(board: Board, state: RequestState) -> None:
     """Make the request's newly full blocks findable."""
-    if not state.request.use_prefix_cache or not board.config.enable_prefix_caching:
+    if not state.caches:
         return
     state.extend_keys(state.num_applied // board.config.block_tokens, board.config.block_tokens)
     for index, block in board.kv.publish_computed(state, board.next_step - 1):
@@ -160,9 +165,17 @@ def end(board: Board, state: RequestState, reason: FinishReason, kept_tokens: in
     num_blocks = state.num_indexed
     if kept_tokens is not None:
         num_blocks = min(num_blocks, (state.num_prompt + max(0, kept_tokens)) // board.config.block_tokens)
-    board.sessions.remember(state.stream, state.keys[:num_blocks])
+    if num_blocks:  # a turn that was never computed says nothing of where the session stands
+        board.sessions.remember(state.stream, state.keys[:num_blocks])
     board.kv.let_go(state)
     board.counters.finished[reason.value] += 1
+
+
+def _end_with_error(board: Board, state: RequestState, error: str) -> Output:
+    info = ErrorInfo.of(StepFailed(f"the step that computed this request failed: {error}"))
+    end(board, state, FinishReason.ERROR)
+    cached = min(state.num_cached, state.num_prompt)
+    return Output(state.id, finish=FinishReason.ERROR, error=info, num_cached_tokens=cached)
 
 
 def _fail(board: Board, record: InFlight, error: str, now: float) -> list[Output]:
@@ -176,10 +189,7 @@ def _fail(board: Board, record: InFlight, error: str, now: float) -> list[Output
         if (state.id, state.incarnation) in culprits:
             state.failures += 1
         if state.failures >= board.config.max_step_failures:
-            info = ErrorInfo.of(StepFailed(f"the step that computed this request failed: {error}"))
-            cached = min(state.num_cached, state.num_prompt)
-            outputs.append(Output(state.id, finish=FinishReason.ERROR, error=info, num_cached_tokens=cached))
-            end(board, state, FinishReason.ERROR)
+            outputs.append(_end_with_error(board, state, error))
         else:
             preempt(board, state)
     board.sweep(now)

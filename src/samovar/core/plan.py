@@ -109,6 +109,9 @@ class StepResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Aligned with `tokens`; () for a request that did not ask; None when none asked."""
     error: str | None = None
     """Set when the step failed: nothing it wrote may be used."""
+    failed: tuple[int, ...] = ()
+    """Chunks, by their index, that the step ran but could not sample from (logits that are no numbers, nothing left to
+    choose from). Their tokens are (); the other chunks are good."""
 
 
 class TransferDone(msgspec.Struct, frozen=True, array_like=True):

@@ -22,30 +22,31 @@ def restore_cost(board: Board, state: RequestState) -> int:
 
 
 def choose_victim(board: Board) -> RequestState | None:
-    """The least important admitted request, among equals the cheapest to restore, then the latest."""
+    """Of the tenant that holds most of the device: the least important request, among equals the cheapest to restore,
+    then the latest. Priority is a client's word, so it counts among its own tenant's requests only."""
     refs = board.kv.pool.refs
 
     def candidates() -> Iterable[RequestState]:
-        yield from (s for s in board.decoding.values() if s.num_output + s.num_inflight < s.max_tokens)
+        yield from (s for s in board.decoding.values() if s.wants_more)
         if board.num_prefilling:
             yield from (s for s in board.queues if s.status is Status.PREFILLING)
 
-    best: RequestState | None = None
-    best_rank: tuple[int, int, int] | None = None
+    # Without a block of its own there is nothing to gain from a request.
+    tenants: dict[str, list[RequestState]] = {}
     for state in candidates():
-        if not state.blocks or refs[state.blocks[-1]] > 1:
-            continue  # nothing to gain
-        rank = (state.request.priority, -restore_cost(board, state), state.seq)
-        if best_rank is None or rank > best_rank:
-            best, best_rank = state, rank
-    return best
+        if state.blocks and refs[state.blocks[-1]] == 1:
+            tenants.setdefault(state.request.tenant, []).append(state)
+    if not tenants:
+        return None
+    largest = max(tenants.values(), key=lambda states: sum(len(state.blocks) for state in states))
+    return max(largest, key=lambda state: (state.request.priority, -restore_cost(board, state), state.seq))
 
 
 def preempt(board: Board, state: RequestState) -> None:
     """Send an admitted request back to its queue, ahead of its equals. It keeps every token it has; results of plans in
     flight are dropped and sampled again, to the same tokens, since the random numbers depend on the position only."""
     board.leave(state)
-    if state.request.use_prefix_cache and board.config.enable_prefix_caching:
+    if state.caches:
         state.extend_keys(state.num_tokens // board.config.block_tokens, board.config.block_tokens)
     if state.num_sent_blocks:
         board.released.append(state.id)

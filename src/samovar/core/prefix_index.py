@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -146,10 +146,6 @@ class PrefixIndex:
             refs[block] = count + 1
         self.num_unused -= woken
 
-    def num_unused_of(self, blocks: Sequence[BlockId]) -> int:
-        refs = self._pool.refs
-        return sum(1 for block in blocks if refs[block] == 0)
-
     def release(self, blocks: Sequence[BlockId], now: float, stream: str) -> None:
         """One holder less for each block of a table, in table order. Those nobody holds stay cached if they are
         indexed and become free if not."""
@@ -264,7 +260,7 @@ class PrefixIndex:
     def indexed_blocks(self) -> list[BlockId]:
         return list(self._blocks.values())
 
-    def check(self, each: Callable[[BlockId], None] | None = None) -> None:
+    def check(self) -> None:
         children = [0] * self._pool.num_blocks
         unused = 0
         live = {(stamp, block) for stamp, block in self._heap}
@@ -284,8 +280,6 @@ class PrefixIndex:
                 assert COMPUTED in (step, self.pending[parent]) or step >= self.pending[parent], "pending before parent"
             if self._pool.refs[block] == 0:
                 unused += 1
-            if each is not None:
-                each(block)
         assert children == self._children, "child counts differ"
         assert unused == self.num_unused, "unused count differs"
         assert sum(1 for k in self._keys if k is not None) == len(self._blocks)

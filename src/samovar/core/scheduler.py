@@ -56,7 +56,7 @@ class Scheduler:
         ahead = 1 + board.config.num_speculative_tokens
         needy = 0
         for state in board.decoding.values():
-            if state.num_computed + ahead > len(state.blocks) * tokens and self._wants_decode(state):
+            if state.num_computed + ahead > len(state.blocks) * tokens and state.wants_more:
                 needy += kv.blocks_for(state.num_computed + ahead) - len(state.blocks)
         if needy <= kv.available:
             return
@@ -64,7 +64,7 @@ class Scheduler:
             victim = choose_victim(board)
             if victim is None:
                 break
-            if victim.status is Status.DECODING and self._wants_decode(victim):
+            if victim.status is Status.DECODING and victim.wants_more:
                 needy -= max(0, kv.blocks_for(victim.num_computed + ahead) - len(victim.blocks))
             preempt(board, victim)
         board.sweep(now)
@@ -72,12 +72,8 @@ class Scheduler:
     def _ending(self) -> int:
         """Blocks that come free for nothing: of requests whose last token is in flight."""
         refs = self._board.kv.pool.refs
-        ending = (s for s in self._board.decoding.values() if not self._wants_decode(s))
+        ending = (s for s in self._board.decoding.values() if not s.wants_more)
         return sum(refs[block] == 1 for state in ending for block in state.blocks)
-
-    @staticmethod
-    def _wants_decode(state: RequestState) -> bool:
-        return state.num_output + state.num_inflight < state.max_tokens
 
     def _plan_decodes(self, draft: Draft, now: float) -> None:
         board = self._board
@@ -86,7 +82,7 @@ class Scheduler:
         decoding = list(board.decoding.values())
         rotate = len(decoding) * width > draft.budget
         for state in decoding:
-            if state.num_output + state.num_inflight >= state.max_tokens:
+            if not state.wants_more:
                 continue  # its last token is in flight
             if draft.budget < width:
                 break
@@ -97,9 +93,7 @@ class Scheduler:
                 if need > board.kv.available:
                     continue
                 state.blocks.extend(board.kv.take(need, now, state.id))
-            draft.add_chunk(
-                board, state, start, end - start, True, state.last_sampled_in if start >= state.num_tokens else -1
-            )
+            draft.add_chunk(state, start, end - start, True, state.last_sampled_in if start >= state.num_tokens else -1)
             state.num_computed = end
             state.num_inflight += 1
             state.last_sampled_in = draft.step
@@ -211,7 +205,7 @@ class Scheduler:
         """Turn a grant into a chunk; a request whose prompt ends with it decodes from the next plan on."""
         board, state = self._board, grant.state
         samples = state.num_computed == state.num_tokens
-        draft.add_chunk(board, state, grant.start, grant.num_tokens, samples, -1)
+        draft.add_chunk(state, grant.start, grant.num_tokens, samples, -1)
         if samples:
             board.leave(state)
             state.num_inflight = 1

@@ -38,6 +38,7 @@ class RequestState:
     plans in flight; `num_computed` positions have KV once those plans ran, `num_applied` have it for certain."""
 
     __slots__ = (
+        "caches",
         "data",
         "failures",
         "first_token_seen",
@@ -74,8 +75,11 @@ class RequestState:
         "stream",
     )  # fmt: skip
 
-    def __init__(self, request: Request, seq: int, block_tokens: int, max_model_len: int) -> None:
+    def __init__(
+        self, request: Request, seq: int, block_tokens: int, max_model_len: int, *, caching: bool = True
+    ) -> None:
         self.request = request
+        self.caches = caching and request.use_prefix_cache
         self.id: RequestId = request.id
         self.seq = seq
         """Order of arrival."""
@@ -88,7 +92,7 @@ class RequestState:
         self.stop_tokens = frozenset(request.sampling.stop_token_ids)
         self.stream = f"{request.tenant}\0{request.session_id}" if request.session_id else ""
         num_keys = self.num_prompt // block_tokens
-        if not request.use_prefix_cache:
+        if not self.caches:
             self.keys: list[BlockKey] = []
         elif len(request.keys) == num_keys * KEY_BYTES:
             self.keys = split_keys(request.keys)
@@ -141,6 +145,11 @@ class RequestState:
     def remaining(self) -> int:
         """Tokens to compute before the next one can be sampled."""
         return self.num_tokens + self.num_inflight - self.num_computed
+
+    @property
+    def wants_more(self) -> bool:
+        """False once its last token is being sampled."""
+        return self.num_output + self.num_inflight < self.max_tokens
 
     @property
     def order(self) -> tuple[int, bool, int]:

@@ -1,0 +1,204 @@
+"""`samovar trace`: look at recorded agent sessions, draw them, make new ones, shrink them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+import sys
+from typing import Annotated
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+import typer
+
+from samovar.base.errors import ConfigError
+from samovar.workload.kv_size import DEFAULT_MODEL, kv_size_of
+from samovar.workload.reading import ReadCounts, read_session, read_sessions, trace_files
+from samovar.workload.scale import divisor, scale_session
+from samovar.workload.session import SessionTree
+from samovar.workload.session_plot import session_page
+from samovar.workload.stats import TraceStats, trace_stats
+from samovar.workload.stats_page import stats_page, write_page
+from samovar.workload.stats_rows import Block, stats_blocks
+from samovar.workload.synth import synthesise
+from samovar.workload.synth_config import SynthConfig
+from samovar.workload.weka_writer import FileNames, write_weka
+
+app = typer.Typer(help="Understand, draw and make traces of agent sessions.", no_args_is_help=True)
+
+_DEFAULTS = SynthConfig()
+Advance = Callable[[int], None]
+Paths = Annotated[list[Path], typer.Argument(help="Trace files, or folders of them.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave broken files out, and count them.")]
+
+
+@app.command()
+def stats(
+    paths: Paths,
+    skip_bad: SkipBad = False,
+    model: Annotated[
+        str, typer.Option(help="Whose KV to count: a checkpoint (folder or .gguf) or a known name.")
+    ] = DEFAULT_MODEL,
+    kv_element_bytes: Annotated[int, typer.Option(help="Bytes of one number in the KV cache.")] = 2,
+    sessions_at_once: Annotated[int, typer.Option(help="Sessions that share the cache of the capacity curve.")] = 16,
+    json: Annotated[Path | None, typer.Option(help="Write the figures here as JSON; - for stdout.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write them here as a page with charts.")] = None,
+) -> None:
+    """What a set of sessions asks of a server: lengths, gaps, sub-agents, hit rates, and how much cache they need."""
+    if sessions_at_once < 1:
+        raise ConfigError(f"--sessions-at-once is {sessions_at_once}; it must be at least 1")
+    if kv_element_bytes < 1:
+        raise ConfigError(f"--kv-element-bytes is {kv_element_bytes}; it must be at least 1")
+    size = kv_size_of(model, kv_element_bytes)
+    counts = ReadCounts()
+    with _progress("reading", len(trace_files(paths))) as advance:
+        sessions = _watched(read_sessions(paths, skip_bad=skip_bad, counts=counts), counts, advance)
+        found = trace_stats(sessions, size, lanes=sessions_at_once, skipped=counts.skipped)
+    _report_skipped(counts)
+    if json != Path("-"):
+        _show(found)
+    if json is not None:
+        _write_json(found, json)
+    if html is not None:
+        write_page(stats_page(found, f"Agent load: {found.totals.sessions} sessions"), html)
+
+
+@app.command()
+def plot(
+    file: Annotated[Path, typer.Argument(help="A file with one session.")],
+    html: Annotated[Path | None, typer.Option(help="Write the page here.", show_default="<session>.html")] = None,
+) -> None:
+    """Draw one session: lanes of the agents, their contexts, and when the server is busy or idle."""
+    session = read_session(file)
+    path = html or Path(f"{FileNames().of(session.id)}.html")
+    write_page(session_page(session), path)
+    Console().print(f"wrote {path}", highlight=False)
+
+
+@app.command()
+def synth(
+    out: Annotated[Path, typer.Option(help="Folder to write one file per session into.")],
+    sessions: Annotated[int, typer.Option(help="How many sessions.")] = _DEFAULTS.sessions,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same files.")] = _DEFAULTS.seed,
+    turns_median: Annotated[float, typer.Option(help="Calls per session, sub-agents' too.")] = _DEFAULTS.turns_median,
+    turns_p90: float = _DEFAULTS.turns_p90,
+    input_median: Annotated[float, typer.Option(help="Prompt tokens per call.")] = _DEFAULTS.input_median,
+    input_p90: float = _DEFAULTS.input_p90,
+    output_median: Annotated[float, typer.Option(help="Answer tokens per call.")] = _DEFAULTS.output_median,
+    output_p90: float = _DEFAULTS.output_p90,
+    gap_median_s: Annotated[float, typer.Option(help="Seconds between turns.")] = _DEFAULTS.gap_median_s,
+    gap_p90_s: float = _DEFAULTS.gap_p90_s,
+    subagent_share: Annotated[float, typer.Option(help="Sessions with sub-agents.")] = _DEFAULTS.subagent_share,
+    subagents_median: Annotated[float, typer.Option(help="Sub-agents in those.")] = _DEFAULTS.subagents_median,
+    cut_share: Annotated[float, typer.Option(help="Turns that cut the prefix.")] = _DEFAULTS.cut_share,
+    tool_tokens: Annotated[int, typer.Option(help="Tool definitions.")] = _DEFAULTS.tool_tokens,
+    system_tokens: Annotated[int, typer.Option(help="System prompt.")] = _DEFAULTS.system_tokens,
+    block_tokens: Annotated[int, typer.Option(help="Tokens per block id.")] = _DEFAULTS.block_tokens,
+    decode_tokens_per_s: Annotated[
+        float, typer.Option(help="Of the server that the recorded times show.")
+    ] = _DEFAULTS.decode_tokens_per_s,
+    prefill_tokens_per_s: float = _DEFAULTS.prefill_tokens_per_s,
+) -> None:
+    """Make sessions with given statistics; the defaults are those of real coding agents."""
+    given = locals()
+    config = SynthConfig(**{field.name: given[field.name] for field in fields(SynthConfig)})
+    _write_sessions(synthesise(config), out, config.sessions, "making")
+
+
+@app.command()
+def scale(
+    paths: Paths,
+    out: Annotated[Path, typer.Option(help="Folder to write one file per session into.")],
+    factor: Annotated[float, typer.Option(help="1 divided by a whole number.")] = 0.0625,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Shrink sessions to fit small models: every length is scaled, what is reused stays reused."""
+    n = divisor(factor)
+    counts = ReadCounts()
+    files = trace_files(paths)
+    # As one stream, so that calls of unmarked sub-agents stay where they stand in the file.
+    sessions = read_sessions(files, skip_bad=skip_bad, counts=counts, find_unmarked=False)
+    _write_sessions((scale_session(session, n) for session in sessions), out, None, "scaling")
+    _report_skipped(counts)
+
+
+def _write_sessions(sessions: Iterator[SessionTree], out: Path, total: int | None, verb: str) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be made: {error.strerror or error}") from None
+    names = FileNames()
+    written = 0
+    with _progress(verb, total) as advance:
+        for session in sessions:
+            write_weka(session, out / f"{names.of(session.id)}.json")
+            written += 1
+            advance(written)
+    Console().print(f"wrote {written} sessions into {out}", highlight=False)
+
+
+def _show(found: TraceStats) -> None:
+    console = Console()
+    for block in stats_blocks(found):
+        console.print(_table(block))
+        if block.help:
+            console.print(f"[dim]{block.help}[/]", highlight=False)
+        console.print()
+
+
+def _table(block: Block) -> Table:
+    table = Table(
+        title=block.title,
+        title_justify="left",
+        title_style="bold",
+        show_header=any(block.columns),
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for at, column in enumerate(block.columns):
+        table.add_column(column, justify="left" if at == 0 else "right", no_wrap=True)
+    for row in block.rows:
+        table.add_row(*row)
+    return table
+
+
+def _write_json(found: TraceStats, path: Path) -> None:
+    data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+    if path == Path("-"):
+        sys.stdout.write(data.decode())
+        return
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise ConfigError(f"--json {path}: cannot be written: {error.strerror or error}") from None
+
+
+def _report_skipped(counts: ReadCounts) -> None:
+    if counts.skipped:
+        console = Console(stderr=True)
+        console.print(f"[yellow]skipped {len(counts.skipped)} of {counts.files} files:[/]", highlight=False)
+        for message in counts.skipped:
+            console.print(f"  {message}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _watched(sessions: Iterator[SessionTree], counts: ReadCounts, advance: Advance) -> Iterator[SessionTree]:
+    for session in sessions:
+        advance(counts.files)
+        yield session
+    advance(counts.files)
+
+
+@contextmanager
+def _progress(verb: str, total: int | None) -> Iterator[Advance]:
+    """A bar on stderr, where somebody watches."""
+    columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(verb, total=total)
+        yield lambda done: bar.update(task, completed=done)
