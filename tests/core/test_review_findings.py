@@ -314,6 +314,23 @@ def test_a_chunk_that_cannot_be_sampled_ends_its_request_alone(depth: int) -> No
     assert bench.engine.stats().failed_steps == 0
 
 
+def test_what_a_request_without_numbers_published_is_forgotten() -> None:
+    """Its KV may be what has no numbers in it; a sibling that already builds on it starts over."""
+    bench = Bench(depth=2, max_num_batched_tokens=256)
+    head = prompt(1, 64)
+    bench.submit(make_request(1, head + [1] * 9, 5), make_request(2, head + [2] * 9, 5))
+    bench.plan()
+    behind = bench.plan()
+    assert {c.request_id: c.start for c in behind.chunks}[2] == 64, "the sibling builds on the first request's blocks"
+    result = bench.runner.run()
+    bench.engine.apply(result.step, msgspec.structs.replace(result, tokens=((),), failed=(0,)), bench.now)
+    bench.engine.check()
+    for key in [k for k in bench.runner.kv if bench.runner.kv[k]]:
+        bench.runner.kv[key] = b"no number" if key[0] < 4 else bench.runner.kv[key]
+    bench.drain()
+    assert bench.tokens[2] == expected_output(head + [2] * 9, 5)
+
+
 def test_failed_steps_long_ago_do_not_count() -> None:
     bench = Bench(depth=1)
     bench.submit(make_request(1, prompt(1, 30), 30))

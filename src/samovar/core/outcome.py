@@ -18,15 +18,12 @@ def apply(board: Board, connector: Connector | None, record: InFlight, result: S
     if error is not None:
         return _fail(board, record, error, now)
     board.kv.index.computed([block for _, _, block in record.pending])
-    outputs: list[Output] = []
+    outputs = _end_unsampled(board, record, result)
     logprobs = result.logprobs
     requests = board.requests
     for i, (state, chunk) in enumerate(zip(record.states, record.chunks, strict=True)):
         if state.incarnation != record.incarnations[i] or requests.get(state.id) is not state:
             continue  # ended or preempted meanwhile
-        if i in result.failed:
-            outputs.append(_end_with_error(board, state, "its next token could not be sampled"))
-            continue
         state.failures = 0
         output = _advance(board, state, chunk, result.tokens[i], logprobs[i] if logprobs else ())
         if output is not None:
@@ -196,10 +193,24 @@ def _fail(board: Board, record: InFlight, error: str, now: float) -> list[Output
     return outputs
 
 
+def _end_unsampled(board: Board, record: InFlight, result: StepResult) -> list[Output]:
+    """Requests whose own row gave nothing to sample from end alone. Logits that are no numbers may come from KV that is
+    none: what such a request published in this step goes, with what others built on it."""
+    culprits = {(record.states[i].id, record.incarnations[i]) for i in result.failed}
+    outputs: list[Output] = []
+    for state in _forget_built_on(board, record, culprits) if culprits else ():
+        if (state.id, state.incarnation) in culprits:
+            outputs.append(_end_with_error(board, state, "its next token could not be sampled"))
+        else:
+            preempt(board, state)
+    return outputs
+
+
 def _forget_built_on(board: Board, record: InFlight, culprits: set[tuple[RequestId, int]]) -> list[RequestState]:
-    """Make everything that rests on a failed step unfindable, through requests that adopted its blocks and the plans
-    in flight behind it. Returns the live requests concerned, in order of arrival at the engine."""
-    gone = board.kv.index.forget([block for _, _, block in record.pending])
+    """Make everything that rests on what `culprits` computed in a step unfindable, through requests that adopted their
+    blocks and the plans in flight behind it. Returns the live requests concerned, in order of arrival."""
+    lost = [block for state, incarnation, block in record.pending if (state.id, incarnation) in culprits]
+    gone = board.kv.index.forget(lost)
     affected: dict[RequestId, RequestState] = {}
     tainted = set(culprits)
     grew = True

@@ -95,3 +95,7 @@ class Service(Protocol):
     def dead(self) -> str | None:
         """Why the engine is gone, or None."""
         ...
+
+    async def wait_dead(self) -> str:
+        """Returns why, once the engine is gone. Cancelling it has no effect on the engine."""
+        ...
