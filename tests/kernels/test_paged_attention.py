@@ -6,6 +6,7 @@ import math
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -13,10 +14,9 @@ import torch
 from torch import Tensor
 
 from samovar.kernels.rows import RowPlan, plan_row
-from samovar.kernels.table import TABLE
+from samovar.kernels.table import CPU, REFERENCE, Ops
 
 pytestmark = pytest.mark.torch
-CPU = torch.device("cpu")
 
 
 def dense(q: Tensor, keys: Tensor, values: Tensor, blocks: list[int], context: int, scale: float) -> Tensor:
@@ -60,22 +60,22 @@ def build(
         used = torch.tensor([table[p // block_tokens] * block_tokens + p % block_tokens for p in range(context)])
         for pool in (keys, values):
             pool.view(-1, kv_heads, head_dim)[used] = torch.randn(context, kv_heads, head_dim).to(dtype)
-        plans.append(plan_row(first, chunk, context, table, block_tokens, CPU))
+        plans.append(plan_row(first, chunk, context, np.array(table), block_tokens))
         first += chunk
     return keys, values, plans, tables
 
 
-@pytest.mark.parametrize("column", TABLE)
+@pytest.mark.parametrize("ops", [REFERENCE, CPU], ids=["reference", "cpu"])
 @settings(max_examples=40, deadline=None)
 @given(case=cases())
-def test_equals_dense_attention(column: str, case: tuple[int, int, int, int, list[tuple[int, int, bool]], int]) -> None:
+def test_equals_dense_attention(ops: Ops, case: tuple[int, int, int, int, list[tuple[int, int, bool]], int]) -> None:
     block_tokens, kv_heads, groups, head_dim, rows, seed = case
     torch.manual_seed(seed)
     keys, values, plans, tables = build(block_tokens, kv_heads, head_dim, rows, torch.float32)
     # a slice of something wider, as the model passes it
     q = torch.randn(sum(chunk for _, chunk, _ in rows), kv_heads * groups + 1, head_dim)[:, :-1] * 3
     scale = head_dim**-0.5
-    out = TABLE[column].paged_attention(q, keys, values, plans, scale)
+    out = ops.paged_attention(q, keys, values, plans, scale)
     assert out.dtype == torch.float32 and out.shape == q.shape
     for plan, table in zip(plans, tables, strict=True):
         at = slice(plan.first, plan.first + plan.num_tokens)
@@ -84,14 +84,14 @@ def test_equals_dense_attention(column: str, case: tuple[int, int, int, int, lis
         torch.testing.assert_close(out[at].double(), wanted, atol=2e-5, rtol=2e-5)
 
 
-@pytest.mark.parametrize("column", TABLE)
+@pytest.mark.parametrize("ops", [REFERENCE, CPU], ids=["reference", "cpu"])
 @pytest.mark.parametrize("scattered", [False, True])
-def test_bfloat16_and_contexts_longer_than_a_tile(column: str, scattered: bool) -> None:
+def test_bfloat16_and_contexts_longer_than_a_tile(ops: Ops, scattered: bool) -> None:
     torch.manual_seed(0)
     rows = [(2500, 1, scattered), (2300, 40, scattered)]
     keys, values, plans, tables = build(16, 2, 32, rows, torch.bfloat16)
     q = torch.randn(41, 6, 32, dtype=torch.bfloat16)
-    out = TABLE[column].paged_attention(q, keys, values, plans, 32**-0.5)
+    out = ops.paged_attention(q, keys, values, plans, 32**-0.5)
     assert out.dtype == torch.bfloat16
     for plan, table in zip(plans, tables, strict=True):
         at = slice(plan.first, plan.first + plan.num_tokens)
@@ -100,13 +100,13 @@ def test_bfloat16_and_contexts_longer_than_a_tile(column: str, scattered: bool) 
         torch.testing.assert_close(out[at].double(), wanted, atol=2e-3, rtol=2e-2)
 
 
-@pytest.mark.parametrize("column", TABLE)
-def test_a_cached_prefix_is_not_copied(column: str) -> None:
+@pytest.mark.parametrize("ops", [REFERENCE, CPU], ids=["reference", "cpu"])
+def test_a_cached_prefix_is_not_copied(ops: Ops) -> None:
     """No temporary of the prefix's size: what is allocated beside the result stays far below K's bytes."""
     torch.manual_seed(0)
     keys, values, plans, _ = build(16, 2, 64, [(20_000, 1, False)], torch.float32)
     q = torch.randn(1, 4, 64)
     with torch.profiler.profile(profile_memory=True) as profile:
-        TABLE[column].paged_attention(q, keys, values, plans, 0.125)
+        ops.paged_attention(q, keys, values, plans, 0.125)
     largest = max(event.self_cpu_memory_usage for event in profile.events())
     assert largest < 20_000 * 2 * 64 * 4 / 8

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-import torch
 
 from samovar.kernels.rows import GATHER_TOKENS, VIEW_TOKENS, RowPlan, plan_row
 
 pytestmark = pytest.mark.torch
-CPU = torch.device("cpu")
 
 
 def slots_of(plan: RowPlan) -> list[int]:
@@ -37,7 +36,7 @@ def tables(draw: st.DrawFn) -> tuple[list[int], int, int, int]:
 @given(tables())
 def test_pieces_are_the_context(table: tuple[list[int], int, int, int]) -> None:
     blocks, block_tokens, context, chunk = table
-    plan = plan_row(5, chunk, context, blocks, block_tokens, CPU)
+    plan = plan_row(5, chunk, context, np.array(blocks), block_tokens)
     assert (plan.first, plan.num_tokens, plan.start) == (5, chunk, context - chunk)
     wanted = [blocks[p // block_tokens] * block_tokens + p % block_tokens for p in range(context)]
     assert slots_of(plan) == wanted
@@ -52,8 +51,16 @@ def test_pieces_are_the_context(table: tuple[list[int], int, int, int]) -> None:
 
 
 def test_a_contiguous_prefix_is_one_view() -> None:
-    plan = plan_row(0, 1, 100_000, range(7, 7 + 6250), 16, CPU)
+    plan = plan_row(0, 1, 100_000, np.arange(7, 7 + 6250), 16)
     assert [(p.start, p.num_tokens, p.slot, p.gather) for p in plan.pieces] == [(0, 100_000, 112, None)]
-    plan = plan_row(0, 512, 100_000, range(7, 7 + 6250), 16, CPU)
+    plan = plan_row(0, 512, 100_000, np.arange(7, 7 + 6250), 16)
     assert [(p.start, p.num_tokens) for p in plan.pieces] == [(0, 99_488), (99_488, 512)]
     assert all(piece.gather is None for piece in plan.pieces)
+
+
+def test_a_plan_keeps_nothing_of_the_table() -> None:
+    table = np.array([5, 9, 2, 3, 4, 20])
+    plan = plan_row(0, 3, 90, table, 16)
+    wanted = slots_of(plan)
+    table[:] = 0
+    assert slots_of(plan) == wanted

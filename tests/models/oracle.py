@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 import transformers
 
-from samovar.models.batch import ForwardBatch, KVCache, Row
+from samovar.kernels.rows import plan_row
+from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.llama import LlamaModel
 from samovar.models.load import new_cache
 
@@ -71,7 +73,7 @@ def batch_of(chunks: Sequence[tuple[Tensor, int, Sequence[int]]], block_tokens: 
         at = torch.arange(start, start + len(ids))
         positions.append(at)
         slots.append(torch.tensor(blocks)[at // block_tokens] * block_tokens + at % block_tokens)
-        rows.append(Row(first, len(ids), start + len(ids), tuple(blocks)))
+        rows.append(plan_row(first, len(ids), start + len(ids), np.array(blocks), block_tokens))
         first += len(ids)
     return ForwardBatch(
         token_ids=torch.cat([ids for ids, _, _ in chunks]),

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 from tests.models.oracle import oracle_logits, run, save_tiny, some_ids
 import torch
 
-from samovar.kernels.table import TABLE
+from samovar.kernels.table import CPU, REFERENCE, Ops
 from samovar.models.load import load_model
 from samovar.models.locate import locate
 
@@ -57,10 +57,10 @@ def test_logits_equal_those_of_transformers(case: str, tmp_path: Path) -> None:
     assert (run(model, ids, chunk=40, block_tokens=5, scattered=True) - wanted).abs().max() <= 1e-4
 
 
-@pytest.mark.parametrize("column", TABLE)
-def test_every_column_of_the_table_gives_the_model(column: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ops", [REFERENCE, CPU], ids=["reference", "cpu"])
+def test_every_column_of_the_table_gives_the_model(ops: Ops, tmp_path: Path) -> None:
     oracle = save_tiny(tmp_path, "qwen3")
-    model = load_model(locate(str(tmp_path), tmp_path), "float32", TABLE[column])
+    model = load_model(locate(str(tmp_path), tmp_path), "float32", ops)
     ids = some_ids(60)
     assert (run(model, ids, chunk=25) - oracle_logits(oracle, ids)).abs().max() <= 1e-4
 

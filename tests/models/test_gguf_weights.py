@@ -20,8 +20,9 @@ from samovar.base.errors import CheckpointError, UnsupportedFeature
 from samovar.models.gguf_weights import gguf_name, hf_name, open_gguf_weights
 from samovar.models.load import load_model
 from samovar.models.locate import locate
-from samovar.spec.gguf_file import GGUFHeader, GGUFTensor
+from samovar.spec.gguf_file import GGUFHeader, GGUFTensor, read_gguf_header
 from samovar.spec.model import ModelSpec, RopeSpec
+from samovar.text.checkpoint import load_text
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 Kind = GGMLQuantizationType
@@ -55,6 +56,25 @@ def test_stored_types(kind: Kind, tmp_path: Path) -> None:
     assert (run(model, ids) - oracle_logits(oracle, ids)).abs().max() <= 1e-4
 
 
+def test_the_header_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vocabulary takes a while to read: what located the file hands its header on."""
+    reads: list[Path] = []
+
+    def counting(path: Path) -> GGUFHeader:
+        reads.append(path)
+        return read_gguf_header(path)
+
+    path = save_gguf(tmp_path / "x.gguf", save_tiny(tmp_path / "hf"))
+    for name in ("models.checkpoint", "text.checkpoint"):
+        monkeypatch.setattr(f"samovar.{name}.read_gguf_header", counting)
+    checkpoint = locate(str(path), tmp_path)
+    load_model(checkpoint, "float32")
+    with pytest.raises(CheckpointError, match="holds no tokenizer"):
+        load_text(checkpoint.path, header=checkpoint.header)
+    assert reads == [path]
+    assert checkpoint.weight_files() == (path,) and checkpoint.stored_dtype() is None
+
+
 def test_llama3_frequencies(tmp_path: Path) -> None:
     scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     scaling |= {"rope_theta": 500.0, "original_max_position_embeddings": 64}
@@ -77,7 +97,7 @@ def test_k_quants_come_out_whole(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     path.write_bytes(b"GGU" + stored.tobytes())
     name = "token_embd.weight"
-    header = GGUFHeader({}, {name: GGUFTensor(name, (rows, columns), int(kind), 3)}, path.stat().st_size)
+    header = GGUFHeader({}, {name: GGUFTensor(name, (rows, columns), int(kind), 3)})
     spec = ModelSpec("qwen2", rows, columns, 8, 1, 1, 1, 8, 1e-5, RopeSpec(1e4), 64)
     out = torch.empty(rows, columns)
     with open_gguf_weights(path, header, spec) as source:

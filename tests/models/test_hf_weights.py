@@ -13,7 +13,7 @@ from tests.models.oracle import oracle_logits, run, save_tiny, some_ids
 import torch
 from transformers import AutoModelForCausalLM
 
-from samovar.base.errors import CheckpointError, ConfigError, UnsupportedFeature
+from samovar.base.errors import CheckpointError, UnsupportedFeature
 from samovar.models.load import load_model
 from samovar.models.locate import locate
 
@@ -133,9 +133,3 @@ def test_other_dtypes_and_formats(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match=r"neither model\.safetensors nor"):
         load(tmp_path)
-
-
-def test_dtype_names(tmp_path: Path) -> None:
-    save_tiny(tmp_path)
-    with pytest.raises(ConfigError, match="float16"):
-        load_model(locate(str(tmp_path), tmp_path), "float16")  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from pathlib import Path
 import subprocess
 import sys
 import threading
+import time
 
 import msgspec
 import pytest
@@ -36,14 +37,14 @@ from samovar.runner.messages import (
     Check,
     Checked,
     Fatal,
-    Finish,
+    FinishRequest,
     FromEngine,
     GetStats,
     Launch,
     Outputs,
     Shutdown,
     Stats,
-    Submit,
+    SubmitRequest,
     ToEngine,
     Verdicts,
 )
@@ -103,7 +104,7 @@ class Bench:
 
     def submit(self, number: int) -> None:
         sampling = SamplingParams(max_tokens=5, temperature=0)
-        self.send(Submit(Request(RequestId(number), pack_tokens(PROMPT), sampling, root_key(b"x"))))
+        self.send(SubmitRequest(Request(RequestId(number), pack_tokens(PROMPT), sampling, root_key(b"x"))))
 
     def close(self) -> None:
         self.model.gate.set()
@@ -111,7 +112,6 @@ class Bench:
         self.thread.join(10)
         self.runner.close()
         self.link.close()
-        self.wake.close()
         self._context.destroy(linger=0)
 
 
@@ -136,7 +136,7 @@ def test_answers_come_while_a_step_runs(bench: Bench, tiny: Tiny) -> None:
     assert isinstance(stats, Stats) and stats.stats.num_running + stats.stats.num_waiting == 2
     bench.send(Check())
     assert bench.receive() == Checked(None)
-    bench.send(Finish(RequestId(2), 0))
+    bench.send(FinishRequest(RequestId(2), 0))
     bench.model.gate.set()
     tokens: list[int] = []
     while True:
@@ -170,8 +170,50 @@ def test_an_error_of_ours_ends_the_loop(bench: Bench, monkeypatch: pytest.Monkey
     assert isinstance(bench.error, KeyError)
 
 
+class Deadlines:
+    """A core that waits for nothing but a deadline: it notes every look, and is content with the first at or after it,
+    or never."""
+
+    def __init__(self, wake_at: float | None, content: bool) -> None:
+        self.wake_at, self.has_work, self.looks = wake_at, True, list[float]()
+        self._content = content
+
+    def plan(self, now: float) -> None:
+        self.looks.append(now)
+        if self._content and self.wake_at is not None and now >= self.wake_at:
+            self.wake_at = None
+
+
+@pytest.mark.parametrize(("after_s", "content"), [(0.15, True), (0.15, False), (-1.0, False), (None, False)])
+def test_a_deadline_is_slept_for_and_nothing_is_polled(after_s: float | None, content: bool, tmp_path: Path) -> None:
+    class Nothing:
+        def transfers(self) -> tuple[()]:
+            return ()
+
+    wake_at = None if after_s is None else time.monotonic() + after_s
+    core, wake, link = Deadlines(wake_at, content), Wake(), Link(f"ipc://{tmp_path}/s")
+    driver = Driver(core, Nothing(), link, wake, VOCAB)  # type: ignore[arg-type]
+    thread = threading.Thread(target=driver.run, daemon=True)
+    thread.start()
+    time.sleep(0.4)
+    driver.stop()
+    thread.join(5)
+    link.close()
+    assert not thread.is_alive()
+    late = [look - wake_at for look in core.looks if wake_at is not None and look >= wake_at]
+    assert len(core.looks) <= 4
+    if after_s is not None and after_s > 0:
+        assert late and late[0] < 0.1
+
+
+def test_a_frame_that_cannot_be_read_ends_the_loop(bench: Bench) -> None:
+    bench._socket.send(b"\xc1\xff")
+    bench.thread.join(5)
+    assert isinstance(bench.error, msgspec.DecodeError)
+
+
 def test_the_process_says_what_ended_it(tmp_path: Path) -> None:
-    """An exception nobody foresaw: a Fatal message with its text, exit code 1, one line on stderr and no traceback."""
+    """An exception nobody foresaw: a Fatal message with its text, exit code 1, and where it came from on stderr."""
     code = """
 import samovar.runner.process as process
 
@@ -198,4 +240,9 @@ raise SystemExit(process.main())
     context.destroy(linger=0)
     assert isinstance(message, Fatal) and message.error.message == "RuntimeError: nobody foresaw this"
     assert process.returncode == 1
-    assert said.splitlines() == ["ERROR samovar.engine: RuntimeError: nobody foresaw this"]
+    lines = said.splitlines()
+    assert lines[:2] == [
+        "ERROR samovar.engine: RuntimeError: nobody foresaw this",
+        "Traceback (most recent call last):",
+    ]
+    assert any("in boom" in line for line in lines) and lines[-1] == "RuntimeError: nobody foresaw this"

@@ -9,7 +9,7 @@ import pytest
 from samovar.base.errors import ConfigError
 from samovar.runner.config import EngineProcessConfig
 from samovar.runner.memory import available_memory_bytes
-from samovar.runner.resolve import kv_namespace, resolve_capacity, resolve_dtype
+from samovar.runner.resolve import kv_namespace, resolve_capacity, resolve_dtype, resolve_threshold
 from samovar.spec.model import ModelSpec, RopeSpec
 
 SPEC = ModelSpec("llama", 100, 64, 128, 2, 4, 2, 16, 1e-5, RopeSpec(1e4), max_position_embeddings=1000)
@@ -65,7 +65,6 @@ def test_an_explicit_length_that_just_fits() -> None:
     ("asked", "stored", "expected"),
     [
         ("auto", "bfloat16", "bfloat16"),
-        ("auto", "float16", "float32"),
         ("auto", None, "float32"),
         ("float32", "bfloat16", "float32"),
         ("bfloat16", None, "bfloat16"),
@@ -73,6 +72,22 @@ def test_an_explicit_length_that_just_fits() -> None:
 )
 def test_dtype(asked: str, stored: str | None, expected: str) -> None:
     assert resolve_dtype(config(dtype=asked), stored) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "budget", "expected"),
+    [
+        ({"long_prefill_token_threshold": 63}, 64, 63),
+        ({"long_prefill_token_threshold": 64}, 64, 0),
+        ({"long_prefill_token_threshold": 0}, 64, 0),
+        # The user's own contradiction is left for the core to refuse.
+        ({"long_prefill_token_threshold": 64, "max_num_batched_tokens": 64}, 64, 64),
+    ],
+)
+def test_a_threshold_beside_a_measured_budget(values: dict[str, int], budget: int, expected: int) -> None:
+    threshold, warnings = resolve_threshold(config(**values), budget)
+    assert threshold == expected
+    assert len(warnings) == (threshold != values["long_prefill_token_threshold"])
 
 
 def test_namespace_tells_apart_what_makes_kv_differ() -> None:

@@ -19,7 +19,6 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from samovar.base.errors import StepFailed
 from samovar.base.ids import RequestId
 from samovar.core.sampling import SamplingParams
 from samovar.runner.chance import uniform
@@ -228,14 +227,42 @@ def test_logprobs_are_of_the_raw_distribution() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_logits_that_are_not_finite_name_the_request(bad: float) -> None:
+def test_logits_that_are_not_finite_are_their_rows_fault(bad: float) -> None:
     logits = some_logits(1, 3)
+    expected = logits.argmax(-1).tolist()
     logits[1, 17] = bad
-    with pytest.raises(StepFailed, match="request\\(s\\) 8"):
-        sample(logits, [row(i, temperature=0) for i in (7, 8, 9)])
+    result = sample(logits, [row(i, temperature=0, logprobs=1) for i in (7, 8, 9)])
+    assert result.tokens == [expected[0], None, expected[2]]
+    assert list(result.faults) == [1] and "not finite" in result.faults[1]
+    assert [report is None for report in result.logprobs] == [False, True, False]
 
 
-def test_a_mask_over_everything_is_an_error() -> None:
-    asked = row(4, temperature=0, min_tokens=1, stop_token_ids=tuple(range(VOCAB)))
-    with pytest.raises(StepFailed, match="request 4"):
-        sample(some_logits(1), [asked])
+HOPELESS: list[dict[str, object]] = [
+    {"min_tokens": 10, "stop_token_ids": tuple(range(VOCAB))},
+    {"logit_bias": ((3, 1e308), (3, 1e308))},
+    {"repetition_penalty": 1e-320},
+    {"repetition_penalty": 1e-320, "temperature": 0.7},
+    {"presence_penalty": -1e308, "frequency_penalty": -1e308},
+]
+
+
+@settings(max_examples=50, deadline=None)
+@given(mixture=mixtures, hopeless=st.lists(st.sampled_from(HOPELESS), min_size=1, max_size=4), seed=st.integers(0, 999))
+def test_no_row_can_take_another_with_it(
+    mixture: list[dict[str, object]], hopeless: list[dict[str, object]], seed: int
+) -> None:
+    """Rows that cannot be sampled, before and between the others, change nothing for them."""
+    logits = some_logits(seed, len(mixture) + len(hopeless))
+    counts = PenaltyCounts(np.arange(VOCAB, dtype=np.int32), np.arange(VOCAB, dtype=np.int32), VOCAB)
+    bad = [row(100 + i, counts=counts, **{"temperature": 0.0, **values}) for i, values in enumerate(hopeless)]
+    good = [row(i, position=i, **values) for i, values in enumerate(mixture)]
+    rows, at = list(bad), []
+    for i, one in enumerate(good):
+        at.append(1 + i if i < len(bad) else len(rows))
+        rows.insert(at[-1], one)
+    at = [rows.index(one) for one in good]
+    together = sample(logits, rows)
+    alone = sample(logits[at], good)
+    assert [together.tokens[i] for i in at] == alone.tokens
+    assert [together.logprobs[i] for i in at] == alone.logprobs
+    assert sorted(together.faults) == [i for i in range(len(rows)) if i not in at] and not alone.faults

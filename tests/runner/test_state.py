@@ -11,15 +11,15 @@ from samovar.base.ids import BlockId, RequestId
 from samovar.base.keys import pack_tokens
 from samovar.core.plan import Redirect, Start
 from samovar.core.sampling import SamplingParams
-from samovar.runner.state import BlockTable, RequestState
+from samovar.runner.state import BlockTable, RunnerRequest
 
 VOCAB = 50
 
 
-def state(tokens: list[int], num_prompt: int | None = None, **values: float) -> RequestState:
+def state(tokens: list[int], num_prompt: int | None = None, **values: float) -> RunnerRequest:
     sampling = SamplingParams(max_tokens=100, **values)  # type: ignore[arg-type]
     start = Start(RequestId(1), pack_tokens(tokens), len(tokens) if num_prompt is None else num_prompt, sampling)
-    return RequestState(start, 1, VOCAB)
+    return RunnerRequest(start, 1, VOCAB)
 
 
 @given(st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20), st.data())
@@ -70,16 +70,38 @@ def test_unknown_tokens_are_our_bug_unless_a_step_failed() -> None:
     assert kept.can_run(3) and kept.token(2) == 9
 
 
-def test_a_table_keeps_its_tuple_until_it_changes() -> None:
+@given(st.lists(st.one_of(st.lists(st.integers(0, 10**9), max_size=200), st.tuples(st.integers(0), st.integers(0)))))
+def test_a_table_is_a_list(changes: list[list[int] | tuple[int, int]]) -> None:
+    """Lists are appended, pairs replace an entry."""
+    table, model = BlockTable(), list[int]()
+    for change in changes:
+        if isinstance(change, list):
+            table.extend(tuple(BlockId(block) for block in change))
+            model.extend(change)
+        elif model:
+            index, block = change[0] % len(model), change[1] % 10**9
+            table.replace(index, BlockId(block))
+            model[index] = block
+        assert len(table) == len(model) and table.view().tolist() == model
+
+
+def test_a_long_table_is_never_copied_to_be_looked_at() -> None:
+    """Views share the table's memory, and memory changes place a few times in thousands of appended blocks."""
+    table, places = BlockTable(), set[int]()
+    for block in range(20_000):
+        table.extend((BlockId(block),))
+        view = table.view()
+        places.add(view.__array_interface__["data"][0])
+        assert view.base is not None and np.shares_memory(view, table.view())
+    assert len(places) < 20 and view[-1] == 19_999
+
+
+def test_an_entry_that_is_not_there_cannot_be_replaced() -> None:
     table = BlockTable()
-    table.extend((BlockId(3), BlockId(5)))
-    first = table.blocks()
-    table.extend(())
-    assert table.blocks() is first == (3, 5)
-    table.extend((BlockId(9),))
-    table.replace(1, BlockId(4))
-    assert table.blocks() == (3, 4, 9)
-    assert table.part(1, 2).tolist() == [4, 9]
+    table.extend((BlockId(3),))
+    for index in (1, -1):
+        with pytest.raises(AssertionError, match="table of 1"):
+            table.replace(index, BlockId(4))
 
 
 def test_redirects_change_one_entry() -> None:
@@ -87,4 +109,4 @@ def test_redirects_change_one_entry() -> None:
     kept.extend_tables(((BlockId(3), BlockId(5)),))
     kept.redirect(Redirect(RequestId(1), 0, 0, BlockId(8)))
     kept.extend_tables(())
-    assert kept.tables[0].blocks() == (8, 5)
+    assert kept.tables[0].view().tolist() == [8, 5]

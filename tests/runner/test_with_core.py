@@ -161,3 +161,23 @@ def test_a_step_that_fails_once_costs_nobody_a_token(tiny: Tiny, rig, model, dep
     whole = rig(depth=1)
     whole.run(*(request(i, prompt, frequency_penalty=0.2) for i, prompt in enumerate(asked)))
     assert bench.made == whole.made
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_one_that_cannot_be_sampled_ends_alone(tiny: Tiny, rig, depth: int) -> None:  # type: ignore[no-untyped-def]
+    """Hopeless from its first token, or from its third: the four beside them, whenever they arrive, lose nothing."""
+    everything = tuple(range(VOCAB))
+    bench = rig(depth=depth, max_num_batched_tokens=16)
+    asked = prompts(6)
+    hopeless = {
+        0: request(0, asked[0], min_tokens=1, stop_token_ids=everything),
+        # What came once comes again, until its logit overflows.
+        1: request(1, asked[1], frequency_penalty=-1e308),
+    }
+    bench.run(*(hopeless.get(i, request(i, prompt)) for i, prompt in enumerate(asked)), stagger=2)
+    for i, prompt in enumerate(asked):
+        if i in hopeless:
+            assert bench.ends[i].finish is FinishReason.ERROR and bench.ends[i].error.code == "step_failed"
+        else:
+            assert bench.made[i] == tiny.greedy(prompt, 12), i
+    assert len(bench.made[1]) == 2 and bench.engine.stats().failed_steps == 0

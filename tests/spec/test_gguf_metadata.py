@@ -94,7 +94,7 @@ def test_what_is_not_supported_is_refused_by_name(field: str, value: object) -> 
     assert field in str(caught.value) and str(value) in str(caught.value) and WHERE in str(caught.value)
 
 
-@pytest.mark.parametrize("field", LLAMA.keys() - {"llama.attention.head_count_kv"})
+@pytest.mark.parametrize("field", [name for name in LLAMA if name != "llama.attention.head_count_kv"])
 def test_missing_fields_are_named(field: str) -> None:
     with pytest.raises(CheckpointError, match=field):
         read({field: None})

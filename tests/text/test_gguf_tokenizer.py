@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import pytest
 
 from samovar.base.errors import CheckpointError, UnsupportedFeature
+from samovar.spec.fields import Fields
 from samovar.text.checkpoint import TextParts
-from samovar.text.gguf_metadata import GgufMetadata
 from samovar.text.gguf_tokenizer import gguf_templates, load_gguf
-from tests.text.vocabularies import PATH, TEXTS, byte_level, sentencepiece, texts
+from tests.text.vocabularies import PATH, TEXTS, byte_level, byte_level_values, sentencepiece, texts
 
 _SPM = load_gguf(sentencepiece())
 
@@ -20,7 +20,7 @@ _SPM = load_gguf(sentencepiece())
 def _reference(text: str) -> list[int]:
     """SentencePiece BPE by its definition: join the best-scoring neighbours, leftmost first, until none is a piece."""
     metadata = sentencepiece()
-    tokens, kinds = metadata.strings("tokenizer.ggml.tokens"), metadata.integers("tokenizer.ggml.token_type")
+    tokens, kinds = metadata.texts("tokenizer.ggml.tokens"), metadata.integers("tokenizer.ggml.token_type")
     scores = metadata.numbers("tokenizer.ggml.scores")
     assert tokens and kinds and scores
     rank = {token: (scores[i], i) for i, token in enumerate(tokens) if kinds[i] == 1}
@@ -45,7 +45,7 @@ def test_sentencepiece_ids_are_those_of_its_definition(text: str) -> None:
 
 
 def test_sentencepiece_joins_nothing_to_a_control_token() -> None:
-    tokens = list(sentencepiece().strings("tokenizer.ggml.tokens") or [])
+    tokens = sentencepiece().texts("tokenizer.ggml.tokens")
     kinds = list(sentencepiece().integers("tokenizer.ggml.token_type") or [])
     control = tokens.index("he")
     kinds[control] = 3
@@ -55,7 +55,7 @@ def test_sentencepiece_joins_nothing_to_a_control_token() -> None:
 
 
 def test_a_whole_piece_ignores_merges_where_the_rule_says_so() -> None:
-    tokens = list(byte_level().strings("tokenizer.ggml.tokens") or [])
+    tokens = byte_level().texts("tokenizer.ggml.tokens")
     kinds = list(byte_level().integers("tokenizer.ggml.token_type") or [])
     whole = {"tokenizer.ggml.tokens": [*tokens, "zqzq"], "tokenizer.ggml.token_type": [*kinds, 1]}
     assert load_gguf(byte_level("llama-bpe", **whole)).encode("zqzq") == [len(tokens)]
@@ -86,7 +86,7 @@ def test_sentencepiece_special_tokens() -> None:
 def test_smollm2(smollm2: TextParts) -> None:
     tokenizer = smollm2.tokenizer
     assert tokenizer.vocab_size == 49152
-    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|im_start|>", "<|im_end|>")
+    assert [tokenizer.special_tokens[role] for role in ("bos_token", "eos_token")] == ["<|im_start|>", "<|im_end|>"]
     assert tokenizer.eos_ids == (2, 0)
     assert len(tokenizer.special_ids) == 17
     assert tokenizer.encode("<|im_start|>user\n") == [1, 4093, 198]
@@ -101,14 +101,14 @@ def test_smollm2_cuts_every_digit_off(smollm2: TextParts) -> None:
     assert pieces == ["a", "  ", "1", "2", "\n\n", "3"]
 
 
-def _metadata(**changes: object) -> GgufMetadata:
-    values = dict(byte_level().values)
+def _metadata(**changes: object) -> Fields:
+    values = byte_level_values()
     for key, value in changes.items():
         if value is None:
             values.pop(f"tokenizer.ggml.{key}")
         else:
             values[f"tokenizer.ggml.{key}"] = value
-    return GgufMetadata(PATH, values)
+    return Fields(values, str(PATH))
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,14 @@ def _metadata(**changes: object) -> GgufMetadata:
     [
         ({"model": None}, "no tokenizer"),
         ({"tokens": None}, "tokenizer.ggml.tokens is missing"),
-        ({"tokens": "x"}, "tokenizer.ggml.tokens is a str, expected an array of strings"),
+        ({"tokens": "x"}, "tokenizer.ggml.tokens is 'x'; it must be a list"),
         ({"token_type": [1]}, "token_type has 1 entries"),
         ({"merges": None}, "merges is missing"),
         ({"merges": ["ab"]}, "merges holds 'ab'"),
         ({"merges": ["qq zz"]}, "merges do not fit"),
         ({"eos_token_id": 10**6}, "eos_token_id is 1000000"),
-        ({"eos_token_id": "x"}, "eos_token_id is a str, expected an integer"),
+        ({"eos_token_id": -1}, "eos_token_id is -1; it must be at least 0"),
+        ({"eos_token_id": "x"}, "eos_token_id is 'x'; it must be an integer"),
         ({"model": "llama"}, "scores is missing"),
         ({"model": "llama", "scores": [0.0]}, "scores has 1 entries"),
     ],
@@ -142,7 +143,7 @@ def test_unknown_kinds_are_named() -> None:
 
 def test_end_tokens_of_a_harmony_vocabulary() -> None:
     metadata = byte_level()
-    tokens = list(metadata.strings("tokenizer.ggml.tokens") or [])
+    tokens = metadata.texts("tokenizer.ggml.tokens")
     tokens[:3] = ["<|end|>", "<|return|>", "<|call|>"]
     assert load_gguf(byte_level(**{"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.eos_token_id": 1})).eos_ids == (
         1,

@@ -24,24 +24,33 @@ from samovar.text.template_traits import TemplateTraits
     ],
 )
 def test_content_becomes_a_string(content: object, text: str) -> None:
-    assert flatten_content(content) == text
+    assert flatten_content(content, "messages[4].content") == text
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "place", "message"),
     [
-        ([{"type": "text", "text": "a"}, {"type": "image_url"}], "part 1 has type 'image_url'"),
-        ([{"type": "text"}], "text of content part 0 is a NoneType"),
-        ([{}], "part 0 has type None"),
-        ([3], "part 0 has type 'int'"),
-        (3, "content is a int"),
-        ({"type": "text", "text": "a"}, "content is a dict"),
+        ([{"type": "text", "text": "a"}, {"type": "image_url"}], "[1]", "'image_url'"),
+        ([{"type": "text"}], "[0].text", "got null"),
+        ([{}], "[0]", "null"),
+        ([{"type": ["text"]}], "[0]", "text"),
+        ([3], "[0]", "got 3"),
+        (3, "", "got 3"),
+        ({"type": "text", "text": "a"}, "", "array of parts"),
     ],
 )
-def test_what_is_not_text_is_refused(content: object, message: str) -> None:
+def test_what_is_not_text_is_refused(content: object, place: str, message: str) -> None:
     with pytest.raises(InvalidField, match=message) as error:
-        flatten_content(content)
-    assert error.value.param == "messages"
+        flatten_content(content, "messages[4].content")
+    assert error.value.param == f"messages[4].content{place}"
+    assert str(error.value).startswith(f"{error.value.param}: ")
+
+
+def test_the_place_is_counted_in_the_client_s_messages() -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}, {"role": "user", "content": [7]}]
+    with pytest.raises(InvalidField) as error:
+        prepare(messages, TemplateTraits(merged_roles=frozenset({"user"})))
+    assert error.value.param == "messages[2].content[0]"
 
 
 def test_adjacent_messages_merge_as_paragraphs() -> None:

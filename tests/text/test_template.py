@@ -43,11 +43,17 @@ def test_the_clock_is_the_caller_s() -> None:
 
 def test_further_variables() -> None:
     template = _template("{% if enable_thinking is defined and not enable_thinking %}<no>{% endif %}")
-    assert template.render(USER, enable_thinking=False) == "<no>"
+    assert template.render(USER, extra={"enable_thinking": False}) == "<no>"
     assert template.render(USER) == ""
-    with pytest.raises(InvalidField, match="'messages' is set by the server") as error:
-        template.render(USER, **{"messages": []})
-    assert error.value.param == "chat_template_kwargs"
+
+
+@pytest.mark.parametrize(
+    "name", ["messages", "tools", "add_generation_prompt", "continue_final_message", "strftime_now"]
+)
+def test_what_the_server_sets_is_no_further_variable(name: str) -> None:
+    with pytest.raises(InvalidField, match=f"{name}: is set by the server") as error:
+        _template("x").render(USER, extra={"harmless": 1, name: []})
+    assert error.value.param == f"chat_template_kwargs.{name}"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,7 @@ def test_output_is_bounded() -> None:
     ticks = []
     template = _template("{% for i in range(5000) %}{{ tick(i) }}{% endfor %}", max_output_chars=1000)
     with pytest.raises(RequestError, match="exceed 1000 characters"):
-        template.render(USER, tick=lambda i: ticks.append(i) or "ten chars.")
+        template.render(USER, extra={"tick": lambda i: ticks.append(i) or "ten chars."})
     assert len(ticks) < 200
     with pytest.raises(RequestError, match="exceed 1000 characters"):
         _template("{% for i in range(5000) %}{{ messages[0].content }}{% endfor %}", max_output_chars=1000).render(USER)

@@ -12,22 +12,20 @@ from tests.text import templates
 @pytest.mark.parametrize(
     ("source", "traits"),
     [
-        (templates.PLAIN, TemplateTraits(supports_system=True)),
+        (templates.PLAIN, TemplateTraits()),
         (templates.ALTERNATING, TemplateTraits(merged_roles=frozenset({"user", "assistant"}))),
-        (templates.LAST_SYSTEM, TemplateTraits(merged_roles=frozenset({"system"}), supports_system=True)),
-        (templates.TOOLS, TemplateTraits(supports_system=True, supports_tools=True, supports_tool_calls=True)),
+        (templates.LAST_SYSTEM, TemplateTraits(merged_roles=frozenset({"system"}))),
+        (templates.TOOLS, TemplateTraits()),
         (
             templates.NULL_AND_TEXT,
-            TemplateTraits(
-                string_arguments=True, null_content_with_calls=True, supports_system=True, supports_tool_calls=True
-            ),
+            TemplateTraits(string_arguments=True, null_content_with_calls=True),
         ),
-        (templates.ITEMS, TemplateTraits(supports_system=True, supports_tool_calls=True)),
-        (templates.RAW, TemplateTraits(string_arguments=True, supports_system=True, supports_tool_calls=True)),
-        (templates.ESCAPING, TemplateTraits(supports_system=True)),
+        (templates.ITEMS, TemplateTraits()),
+        (templates.RAW, TemplateTraits(string_arguments=True)),
+        (templates.ESCAPING, TemplateTraits()),
         ("{{ messages[0].nothing.at.all }}", TemplateTraits()),
     ],
     ids=["plain", "alternating", "last system", "tools", "null and text", "items", "raw", "escaping", "broken"],
 )
 def test_traits(source: str, traits: TemplateTraits) -> None:
-    assert ChatTemplate({"default": source}, {}).traits == traits
+    assert ChatTemplate({"default": source}, {})._traits["default"] == traits

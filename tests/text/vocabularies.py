@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from samovar.text.gguf_metadata import GgufMetadata
+from samovar.spec.fields import Fields
 
 PATH = Path("small.gguf")
 
@@ -39,27 +40,35 @@ texts = st.text(
 )
 
 
-def byte_level(pre: str = "gpt-2", **extra: object) -> GgufMetadata:
-    """A byte-level BPE of a few hundred tokens: three control tokens first, then a user-defined one."""
+@cache
+def _trained() -> tokenizers.Tokenizer:
     trained = tokenizers.Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=600, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
     trained.train_from_iterator(TEXTS * 3, trainer)
+    return trained
+
+
+def byte_level_values(pre: str = "gpt-2") -> dict[str, object]:
+    """A byte-level BPE of a few hundred tokens: three control tokens first, then a user-defined one."""
+    trained = _trained()
     pieces = [piece for piece, _ in sorted(trained.get_vocab().items(), key=lambda item: item[1])]
-    merges = _merges(trained)
     added = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<toolé>"]
-    values: dict[str, object] = {
+    return {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": pre,
         "tokenizer.ggml.tokens": [*added, *pieces],
         "tokenizer.ggml.token_type": [3, 3, 3, 4, *[1] * len(pieces)],
-        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.merges": _merges(trained),
         "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,
     }
-    return GgufMetadata(PATH, {**values, **extra})
+
+
+def byte_level(pre: str = "gpt-2", **extra: object) -> Fields:
+    return Fields({**byte_level_values(pre), **extra}, str(PATH))
 
 
 def _merges(trained: tokenizers.Tokenizer) -> list[str]:
@@ -89,7 +98,7 @@ SPM_WORDS = (
 )
 
 
-def sentencepiece(**extra: object) -> GgufMetadata:
+def sentencepiece(**extra: object) -> Fields:
     """<unk>, <s>, </s>, a user-defined token, 256 bytes, then pieces whose score falls with their position."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     pieces = [*SPM_WORDS, *letters]
@@ -103,4 +112,4 @@ def sentencepiece(**extra: object) -> GgufMetadata:
         "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,
     }
-    return GgufMetadata(PATH, {**values, **extra})
+    return Fields({**values, **extra}, str(PATH))

@@ -9,6 +9,7 @@
     │   ├── InvalidField       one field: names it, the value and the limit
     │   ├── ContextLengthExceeded
     │   ├── BodyTooLarge
+    │   ├── UploadTimeout      the body came too slowly or stopped
     │   ├── Unauthorized
     │   └── NotFound
     │       └── ModelNotFound  the name is not one of the served ones
@@ -72,6 +73,11 @@ class ContextLengthExceeded(RequestError):
 class BodyTooLarge(RequestError):
     status = 413
     code = "body_too_large"
+
+
+class UploadTimeout(RequestError):
+    status = 408
+    code = "request_timeout"
 
 
 class Unauthorized(RequestError):

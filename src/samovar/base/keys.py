@@ -18,7 +18,8 @@ KEY_BYTES = 16
 TOKEN_BYTES = 4
 
 
-def _digest(fields: Iterable[bytes]) -> bytes:
+def digest(fields: Iterable[bytes]) -> bytes:
+    """16 bytes; no two different lists of fields have the same input to the hash."""
     h = sha256()
     for field in fields:
         h.update(len(field).to_bytes(4, "little"))
@@ -28,12 +29,12 @@ def _digest(fields: Iterable[bytes]) -> bytes:
 
 def root_key(namespace: bytes, salt: bytes = b"", extra: bytes = b"") -> bytes:
     """The chain's start. `namespace` is what makes logical KV differ: weights, tokenizer, KV type, block size x DCP."""
-    return _digest((namespace, salt, extra))
+    return digest((namespace, salt, extra))
 
 
 def domain_salt(tenant: str, cache_salt: str = "") -> bytes:
     """A client can divide its own tenant's domain with `cache_salt`, never enter another tenant's."""
-    return _digest((tenant.encode("utf-8", "surrogatepass"), cache_salt.encode("utf-8", "surrogatepass")))
+    return digest((tenant.encode("utf-8", "surrogatepass"), cache_salt.encode("utf-8", "surrogatepass")))
 
 
 def pack_tokens(token_ids: Sequence[int]) -> bytes:

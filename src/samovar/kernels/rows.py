@@ -8,7 +8,7 @@ context: what lies behind it in its last block is not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ GATHER_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ContextPiece:
     """Positions [start, start + num_tokens): pool slots from `slot` on, or those of `gather` when it is not None."""
 
     start: int
@@ -39,32 +39,30 @@ class RowPlan:
     first: int
     num_tokens: int
     start: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ContextPiece, ...]
     """In order of position, without gaps, from 0 to start + num_tokens."""
 
 
-def plan_row(
-    first: int, num_tokens: int, context_tokens: int, blocks: Sequence[int], block_tokens: int, device: torch.device
-) -> RowPlan:
+def plan_row(first: int, num_tokens: int, context_tokens: int, blocks: NDArray[np.int64], block_tokens: int) -> RowPlan:
     """`blocks` is the row's table: it covers at least the `context_tokens` positions, of which the last `num_tokens`
-    are the queries'."""
+    are the queries'. Nothing of it is kept: the table may change afterwards."""
     start = context_tokens - num_tokens
     assert num_tokens > 0 and start >= 0 and len(blocks) * block_tokens >= context_tokens
-    used = np.asarray(blocks[: -(-context_tokens // block_tokens)], dtype=np.int64)
+    used = blocks[: -(-context_tokens // block_tokens)]
     border = start if num_tokens > 1 else context_tokens
-    pieces: list[Piece] = []
+    pieces: list[ContextPiece] = []
     pending: list[tuple[int, int]] = []
     for low, high in _runs(used, block_tokens, context_tokens, border):
         long = high - low >= VIEW_TOKENS
         if pending and (long or low == border or high - pending[0][0] > GATHER_TOKENS):
-            pieces.append(_piece(pending, used, block_tokens, device))
+            pieces.append(_piece(pending, used, block_tokens))
             pending = []
         if long:
-            pieces.append(_piece([(low, high)], used, block_tokens, device))
+            pieces.append(_piece([(low, high)], used, block_tokens))
         else:
             pending.append((low, high))
     if pending:
-        pieces.append(_piece(pending, used, block_tokens, device))
+        pieces.append(_piece(pending, used, block_tokens))
     return RowPlan(first, num_tokens, start, tuple(pieces))
 
 
@@ -81,11 +79,11 @@ def _runs(used: NDArray[np.int64], block_tokens: int, context_tokens: int, borde
         low = high
 
 
-def _piece(runs: list[tuple[int, int]], used: NDArray[np.int64], block_tokens: int, device: torch.device) -> Piece:
+def _piece(runs: list[tuple[int, int]], used: NDArray[np.int64], block_tokens: int) -> ContextPiece:
     low, high = runs[0][0], runs[-1][1]
     if len(runs) == 1:
         block, offset = divmod(low, block_tokens)
-        return Piece(low, high - low, int(used[block]) * block_tokens + offset)
+        return ContextPiece(low, high - low, int(used[block]) * block_tokens + offset)
     positions = np.arange(low, high, dtype=np.int64)
     slots = used[positions // block_tokens] * block_tokens + positions % block_tokens
-    return Piece(low, high - low, -1, torch.from_numpy(slots).to(device))
+    return ContextPiece(low, high - low, -1, torch.from_numpy(slots))

@@ -31,4 +31,3 @@ class Ops:
 
 REFERENCE = Ops(rms_norm, rope, swiglu, write_kv, paged_attention)
 CPU = replace(REFERENCE, paged_attention=cpu_paged_attention)
-TABLE: dict[str, Ops] = {"reference": REFERENCE, "cpu": CPU}

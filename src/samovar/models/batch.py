@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from samovar.kernels.rows import RowPlan
+
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
@@ -23,17 +25,6 @@ class KVCache:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One request's share of a step: `num_tokens` tokens from row `first` of the batch on, the last at position
-    `context_tokens` - 1. `blocks` is its whole table, in order; it covers at least `context_tokens` positions."""
-
-    first: int
-    num_tokens: int
-    context_tokens: int
-    blocks: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ForwardBatch:
     """T tokens of one step, requests one after the other."""
 
@@ -43,6 +34,7 @@ class ForwardBatch:
     """[T] int64"""
     slots: Tensor
     """[T] int64: block * block_tokens + offset, where each token's K and V are written before any attention reads."""
-    rows: tuple[Row, ...]
+    rows: tuple[RowPlan, ...]
+    """Where each request's context lies, worked out once for all layers."""
     logit_rows: Tensor
     """[S] int64: rows of the batch whose logits are wanted."""

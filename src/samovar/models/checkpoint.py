@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 import json
 from pathlib import Path
 from typing import Literal
 
 from samovar.base.errors import CheckpointError
+from samovar.models.weight_files import stored_dtype, weight_files
 from samovar.spec.checkpoint import spec_from_gguf_metadata, spec_from_hf_config
-from samovar.spec.gguf_file import read_gguf_header
+from samovar.spec.dtype import DTypeName
+from samovar.spec.gguf_file import GGUFHeader, read_gguf_header
 from samovar.spec.model import ModelSpec
 
 _SAMPLES = 64
@@ -25,6 +27,16 @@ class Checkpoint:
     path: Path
     format: Literal["safetensors", "gguf"]
     spec: ModelSpec
+    header: GGUFHeader | None = field(default=None, repr=False, compare=False)
+    """Of a GGUF file, with its vocabulary: read once, for spec, weights and tokenizer."""
+
+    def weight_files(self) -> tuple[Path, ...]:
+        """Raises CheckpointError when one is missing."""
+        return (self.path,) if self.format == "gguf" else weight_files(self.path)
+
+    def stored_dtype(self) -> DTypeName | None:
+        """What most weights are stored in, if that can be computed in; None for GGUF (quantised, as a rule)."""
+        return None if self.format == "gguf" else stored_dtype(self.weight_files()[0])
 
     def fingerprint(self) -> bytes:
         """32 bytes for the namespace of KV: the same across restarts and places, another for other weights.
@@ -33,17 +45,13 @@ class Checkpoint:
         price that a change between samples is not seen.
         """
         digest = sha256(self.format.encode())
-        for path in self._files():
+        settings = [] if self.format == "gguf" else [self.path / "config.json"]
+        for path in (*settings, *self.weight_files()):
             whole = path.suffix == ".json"
             for part in (path.name.encode(), *([path.read_bytes()] if whole else _samples(path))):
                 digest.update(len(part).to_bytes(8, "little"))
                 digest.update(part)
         return digest.digest()
-
-    def _files(self) -> list[Path]:
-        if self.format == "gguf":
-            return [self.path]
-        return [self.path / "config.json", *sorted(self.path.glob("*.safetensors"))]
 
 
 def open_folder(folder: Path) -> Checkpoint:
@@ -63,7 +71,8 @@ def open_folder(folder: Path) -> Checkpoint:
 def open_gguf(path: Path) -> Checkpoint:
     """Raises CheckpointError when it is no whole GGUF header."""
     header = read_gguf_header(path)
-    return Checkpoint(path, "gguf", spec_from_gguf_metadata(header.metadata, str(path), header.tensors.keys()))
+    spec = spec_from_gguf_metadata(header.metadata, str(path), header.tensors.keys())
+    return Checkpoint(path, "gguf", spec, header)
 
 
 def _samples(path: Path) -> Iterator[bytes]:

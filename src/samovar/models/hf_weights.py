@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from samovar.base.errors import CheckpointError, UnsupportedFeature
+from samovar.models.weight_files import INDEX, weight_files, weight_map
 from samovar.models.weights import TensorSource
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 _DTYPES = ("F32", "F16", "BF16")
-
-
-def weight_files(folder: Path) -> tuple[Path, ...]:
-    """The safetensors files a folder's model consists of. Raises CheckpointError when one is missing."""
-    if (folder / INDEX).is_file():
-        names = sorted(set(_weight_map(folder / INDEX).values()))
-        for name in names:
-            if not (folder / name).is_file():
-                raise CheckpointError(f"{folder / name}: this shard is missing; {INDEX} names it")
-        return tuple(folder / name for name in names)
-    if (folder / SINGLE).is_file():
-        return (folder / SINGLE,)
-    raise CheckpointError(f"{folder}: holds neither {SINGLE} nor {INDEX}; only safetensors and GGUF weights are read")
 
 
 @contextmanager
@@ -43,8 +28,7 @@ def open_hf_weights(folder: Path) -> Iterator[TensorSource]:
             for name in handle.keys():  # noqa: SIM118 - the handle is no mapping
                 handles[name] = handle
                 paths[name] = path
-        if (folder / INDEX).is_file():
-            _check_index(folder, paths)
+        _check_index(folder, paths)
 
         def label(name: str) -> str:
             return f"{paths.get(name, folder)}: tensor {name}"
@@ -66,15 +50,7 @@ def _open(path: Path) -> Any:
         raise CheckpointError(f"{path}: not a whole safetensors file ({path.stat().st_size} bytes): {error}") from error
 
 
-def _weight_map(index: Path) -> dict[str, str]:
-    try:
-        entries = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        return {str(tensor): str(file) for tensor, file in entries.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{index}: field weight_map cannot be read: {error!r}") from error
-
-
 def _check_index(folder: Path, paths: dict[str, Path]) -> None:
-    for name, file in _weight_map(folder / INDEX).items():
+    for name, file in weight_map(folder).items():
         if paths.get(name) != folder / file:
             raise CheckpointError(f"{folder / file}: tensor {name} is missing; {INDEX} says it is there")

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear
 
-from samovar.kernels.rows import plan_row
 from samovar.kernels.table import CPU, Ops
 from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.layers import StepContext, attention, mlp
@@ -30,7 +29,8 @@ class LlamaModel:
         """Logits [S, vocab] float32 of `batch.logit_rows`. Writes the batch's slots of `cache`, which has the model's
         dtype, and reads its rows' contexts."""
         spec, weights, ops = self.spec, self.weights, self.ops
-        step = self._context(batch, cache)
+        cos, sin = rotation(batch.positions, self._frequencies, self._rope_scale)
+        step = StepContext(cos, sin, batch.slots, batch.rows)
         x = embedding(batch.token_ids, weights.embed)
         for layer, keys, values in zip(weights.layers, cache.keys, cache.values, strict=True):
             normal = ops.rms_norm(x, layer.input_norm, spec.rms_norm_eps)
@@ -39,12 +39,3 @@ class LlamaModel:
             x = x + mlp(normal, layer, ops)
         x = ops.rms_norm(x[batch.logit_rows], weights.norm, spec.rms_norm_eps)
         return linear(x, weights.lm_head).float()
-
-    def _context(self, batch: ForwardBatch, cache: KVCache) -> StepContext:
-        cos, sin = rotation(batch.positions, self._frequencies, self._rope_scale)
-        block_tokens, device = cache.block_tokens, batch.token_ids.device
-        rows = [
-            plan_row(row.first, row.num_tokens, row.context_tokens, row.blocks, block_tokens, device)
-            for row in batch.rows
-        ]
-        return StepContext(cos, sin, batch.slots, rows)

@@ -1,4 +1,4 @@
-"""Refuses requests whose numbers would break the model rather than the request: ids outside the vocabulary.
+"""Refuses requests whose numbers no model could work with: ids outside the vocabulary, parameters outside their range.
 
 The front end validates what clients send; this is the engine process's own door, since one bad id would fail the
 step of everybody in it.
@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from samovar.base.errors import InvalidField, RequestError
-from samovar.base.keys import TOKEN_BYTES, unpack_tokens
+from samovar.base.keys import TOKEN_BYTES
 from samovar.core.request import Request
 from samovar.core.sampling import SamplingParams
+
+MIN_REPETITION_PENALTY = 0.01
+"""Logits are divided by it: far below, they overflow."""
 
 
 def refusal(request: Request, vocab_size: int) -> RequestError | None:
@@ -21,8 +26,9 @@ def refusal(request: Request, vocab_size: int) -> RequestError | None:
         return InvalidField(
             f"prompt: {len(data)} bytes are no sequence of at least one 4-byte token id", param="prompt"
         )
-    token_ids = unpack_tokens(data)
-    for token in (min(token_ids), max(token_ids)):
+    # A view: this runs between two steps, and a long prompt as a list would take as long as some steps do.
+    token_ids = np.frombuffer(data, dtype="<i4")
+    for token in (int(token_ids.min()), int(token_ids.max())):
         if not 0 <= token < vocab_size:
             return InvalidField(
                 f"prompt: token id {token} is outside the vocabulary of {vocab_size} tokens", param="prompt"
@@ -37,6 +43,12 @@ def _sampling_refusal(params: SamplingParams, vocab_size: int) -> RequestError |
                 f"stop_token_ids: token id {token} is outside the vocabulary of {vocab_size} tokens",
                 param="stop_token_ids",
             )
+    if params.min_tokens > 0 and len(set(params.stop_token_ids)) >= vocab_size:
+        return InvalidField(
+            f"stop_token_ids: with min_tokens {params.min_tokens} they leave no token to begin with: they are all "
+            f"{vocab_size} of the vocabulary",
+            param="stop_token_ids",
+        )
     for token, bias in params.logit_bias:
         if not 0 <= token < vocab_size or not math.isfinite(bias):
             return InvalidField(
@@ -48,7 +60,12 @@ def _sampling_refusal(params: SamplingParams, vocab_size: int) -> RequestError |
         ("top_p", params.top_p, 0 < params.top_p <= 1, "above 0 and at most 1"),
         ("top_k", params.top_k, params.top_k >= 0, "at least 0"),
         ("min_p", params.min_p, 0 <= params.min_p <= 1, "from 0 to 1"),
-        ("repetition_penalty", params.repetition_penalty, params.repetition_penalty > 0, "above 0"),
+        (
+            "repetition_penalty",
+            params.repetition_penalty,
+            params.repetition_penalty >= MIN_REPETITION_PENALTY,
+            f"at least {MIN_REPETITION_PENALTY}",
+        ),
         ("presence_penalty", params.presence_penalty, True, "finite"),
         ("frequency_penalty", params.frequency_penalty, True, "finite"),
     )

@@ -10,9 +10,10 @@ import torch
 
 from samovar.base.ids import RequestId
 from samovar.core.plan import Chunk
-from samovar.models.batch import ForwardBatch, Row
+from samovar.kernels.rows import RowPlan, plan_row
+from samovar.models.batch import ForwardBatch
 from samovar.runner.sampler import SamplingRow
-from samovar.runner.state import RequestState
+from samovar.runner.state import RunnerRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class StepBatch:
     sampling_chunks: tuple[int, ...]
 
 
-def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RequestState], block_tokens: int) -> StepBatch:
+def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RunnerRequest], block_tokens: int) -> StepBatch:
     """Reads group 0's tables, already extended by the plan. A chunk that was built on a failed step is left out: the
     core drops whatever it would give, and the others in the step owe it nothing."""
     runnable = [
@@ -36,14 +37,14 @@ def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RequestState
     token_ids = np.empty(total, dtype=np.int64)
     positions = np.empty(total, dtype=np.int64)
     slots = np.empty(total, dtype=np.int64)
-    rows: list[Row] = []
+    rows: list[RowPlan] = []
     samples: list[SamplingRow] = []
     sampling_chunks: list[int] = []
     logit_rows: list[int] = []
     at = 0
     for index, chunk in runnable:
         state = states[chunk.request_id]
-        table = state.tables[0]
+        table = state.tables[0].view()
         end = chunk.start + chunk.num_tokens
         assert chunk.num_tokens > 0, f"chunk of request {chunk.request_id} is empty"
         assert len(table) * block_tokens >= end, f"table of request {chunk.request_id} ends before position {end}"
@@ -51,15 +52,13 @@ def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RequestState
         if chunk.num_tokens == 1:
             token_ids[at] = state.token(chunk.start)
             positions[at] = chunk.start
-            slots[at] = table[chunk.start // block_tokens] * block_tokens + chunk.start % block_tokens
+            slots[at] = int(table[chunk.start // block_tokens]) * block_tokens + chunk.start % block_tokens
         else:
             place = np.arange(chunk.start, end, dtype=np.int64)
-            first = chunk.start // block_tokens
-            part = table.part(first, (end - 1) // block_tokens)
             token_ids[at:to] = state.span(chunk.start, end)
             positions[at:to] = place
-            slots[at:to] = part[place // block_tokens - first] * block_tokens + place % block_tokens
-        rows.append(Row(at, chunk.num_tokens, end, table.blocks()))
+            slots[at:to] = table[place // block_tokens] * block_tokens + place % block_tokens
+        rows.append(plan_row(at, chunk.num_tokens, end, table, block_tokens))
         if chunk.samples:
             logit_rows.append(to - 1)
             sampling_chunks.append(index)

@@ -17,7 +17,7 @@ from samovar.core.ports import EngineInfo
 from samovar.core.replay import Recorder
 from samovar.models.batch import KVCache
 from samovar.models.llama import LlamaModel
-from samovar.models.load import DTypeName, load_model, new_cache
+from samovar.models.load import load_model, new_cache
 from samovar.models.locate import locate
 from samovar.policy.lru import LRU
 from samovar.policy.retention import RetentionPolicy
@@ -26,12 +26,15 @@ from samovar.runner.config import EngineProcessConfig
 from samovar.runner.local import LocalRunner
 from samovar.runner.memory import available_memory_bytes
 from samovar.runner.profile import measure_prefill_rate, probe_blocks, step_tokens
-from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_dtype
-from samovar.runner.stored_dtype import stored_dtype
+from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_dtype, resolve_threshold
+from samovar.spec.dtype import DTypeName
 
 log = logging.getLogger(__name__)
 
 Report = Callable[[str], None]
+
+PRIVATE_SETTINGS = ("cache_dir", "record_path", "model")
+"""Paths of this machine; `model` may be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +58,17 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
         torch.set_num_threads(config.num_threads)
     report(f"locating {config.model}")
     checkpoint = locate(config.model, Path(config.cache_dir))
-    dtype = resolve_dtype(config, stored_dtype(checkpoint))
+    dtype = resolve_dtype(config, checkpoint.stored_dtype())
     report(f"loading {config.model} as {dtype}")
     began = time.monotonic()
     model = load_model(checkpoint, dtype)
     report(f"loaded {model.spec.num_parameters() / 1e6:.0f}M parameters in {time.monotonic() - began:.1f} s")
     capacity = resolve_capacity(config, model.spec, dtype, available_memory_bytes())
-    for warning in capacity.warnings:
-        log.warning("%s", warning)
     budget = _step_budget(config, model, dtype, report)
-    engine_config = _engine_config(config, capacity, budget)
+    threshold, unfit = resolve_threshold(config, budget)
+    for warning in (*capacity.warnings, *unfit):
+        log.warning("%s", warning)
+    engine_config = _engine_config(config, capacity, budget, threshold)
     cache = _allocate(model, capacity, config.block_size, dtype)
     call_log = CallLog(Path(config.record_path)) if config.record_path is not None else None
     engine = _engine(engine_config, _policy(config), call_log)
@@ -78,7 +82,7 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
         vocab_size=model.spec.vocab_size,
         dtype=dtype,
         device=config.device,
-        settings=_settings(config, capacity, budget, dtype),
+        settings=_settings(config, engine_config, capacity, dtype),
     )
     runner = LocalRunner(model, cache, num_threads=config.num_threads, on_done=on_done, debug=config.debug)
     return Booted(engine, runner, info, call_log)
@@ -94,7 +98,7 @@ def _step_budget(config: EngineProcessConfig, model: LlamaModel, dtype: DTypeNam
     return budget
 
 
-def _engine_config(config: EngineProcessConfig, capacity: Capacity, budget: int) -> EngineConfig:
+def _engine_config(config: EngineProcessConfig, capacity: Capacity, budget: int, threshold: int) -> EngineConfig:
     return EngineConfig(
         num_blocks=capacity.num_blocks,
         block_tokens=config.block_size,
@@ -102,7 +106,7 @@ def _engine_config(config: EngineProcessConfig, capacity: Capacity, budget: int)
         max_num_batched_tokens=budget,
         max_model_len=capacity.max_model_len,
         depth=config.depth,
-        long_prefill_token_threshold=config.long_prefill_token_threshold,
+        long_prefill_token_threshold=threshold,
         prefill_schedule_interval=config.prefill_schedule_interval,
         max_num_queued_reqs=config.max_num_queued_reqs,
         max_num_queued_tokens=config.max_num_queued_tokens,
@@ -132,15 +136,17 @@ def _policy(config: EngineProcessConfig) -> RetentionPolicy:
     return {"lru": LRU}[config.retention_policy]()
 
 
-def _settings(config: EngineProcessConfig, capacity: Capacity, budget: int, dtype: str) -> dict[str, str]:
-    """Every option by its flag name, with what "auto" became."""
-    resolved: dict[str, object] = {field.name: getattr(config, field.name) for field in fields(config)}
+def _settings(config: EngineProcessConfig, core: EngineConfig, capacity: Capacity, dtype: DTypeName) -> dict[str, str]:
+    """Every option by its flag name, with what "auto" became. Without paths: whoever may read metrics sees these."""
+    names = [field.name for field in fields(config) if field.name not in PRIVATE_SETTINGS]
+    resolved: dict[str, object] = {name: getattr(config, name) for name in names}
     resolved |= {
         "dtype": dtype,
         "num_gpu_blocks": capacity.num_blocks,
         "kv_cache_memory_bytes": capacity.kv_bytes,
         "max_model_len": capacity.max_model_len,
-        "max_num_batched_tokens": budget,
+        "max_num_batched_tokens": core.max_num_batched_tokens,
+        "long_prefill_token_threshold": core.long_prefill_token_threshold,
         "num_threads": torch.get_num_threads(),
     }
     return {name.replace("_", "-"): "" if value is None else str(value) for name, value in resolved.items()}

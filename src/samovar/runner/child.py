@@ -97,7 +97,7 @@ class Child:
 
 
 def describe_exit(code: int) -> str:
-    """ "killed by SIGKILL" or "exit code 1"."""
+    """In words: killed by SIGKILL, or exit code 1."""
     if code >= 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -33,7 +33,7 @@ from samovar.runner.messages import (
     Check,
     Checked,
     Fatal,
-    Finish,
+    FinishRequest,
     FromEngine,
     GetStats,
     Launch,
@@ -42,7 +42,7 @@ from samovar.runner.messages import (
     Ready,
     Shutdown,
     Stats,
-    Submit,
+    SubmitRequest,
     ToEngine,
     Verdicts,
 )
@@ -158,7 +158,7 @@ class EngineClient:
         stream = OutputStream(lambda num_tokens: self._give_up(request.id, num_tokens))
         verdict: asyncio.Future[ErrorInfo | None] = self._loop.create_future()
         self._open[request.id] = _Open(ref(stream), verdict)
-        self._send(Submit(request))
+        self._send(SubmitRequest(request))
         try:
             error = await verdict
         except asyncio.CancelledError:
@@ -173,7 +173,7 @@ class EngineClient:
         opened = self._open.get(request_id)
         if opened is None:
             return
-        self._send(Finish(request_id, num_tokens))
+        self._send(FinishRequest(request_id, num_tokens))
         # The core says no more about it, and what it said meanwhile is not wanted: the stream ends here.
         _settle(opened.verdict, None)
         self._deliver(Output(request_id, finish=FinishReason.ABORT))
@@ -238,13 +238,16 @@ class EngineClient:
             try:
                 message = self._wire.decoder.decode(frame)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                log.warning("dropped a malformed frame of %d bytes from the engine: %s", len(frame), error)
-                continue
+                # A bug of ours. Without what the frame said its requests would wait for ever; this way they are told.
+                log.exception("an answer of %d bytes from the engine cannot be read", len(frame))
+                _settle(self._fatal, ErrorInfo(SamovarError.code, f"its answer could not be read: {error}"))
+                self._child.kill()
+                return
             try:
                 self._handle(message)
-            except Exception as error:
+            except Exception:
                 # A callback that raises, or an answer nobody asked for: whoever waits for the next message must get it.
-                log.error("%s from the engine: %s: %s", type(message).__name__, type(error).__name__, error)
+                log.exception("%s from the engine could not be handled", type(message).__name__)
 
     def _handle(self, message: FromEngine) -> None:
         match message:

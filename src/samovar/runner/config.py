@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from samovar.base.errors import ConfigError
+from samovar.spec.dtype import DTYPES
 
-DTYPES = ("auto", "float32", "bfloat16")
+DTYPE_CHOICES = ("auto", *DTYPES)
 DEVICES = ("cpu",)
 POLICIES = ("lru",)
 
@@ -50,7 +51,7 @@ class EngineProcessConfig:
     """Tracebacks in the log."""
 
     def __post_init__(self) -> None:
-        self._choice("dtype", DTYPES)
+        self._choice("dtype", DTYPE_CHOICES)
         self._choice("device", DEVICES)
         self._choice("retention_policy", POLICIES)
         for name in ("block_size", "max_num_seqs", "depth", "prefill_schedule_interval"):

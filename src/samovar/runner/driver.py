@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+import math
 import time
 
 import zmq
@@ -19,15 +20,22 @@ from samovar.core.replay import Recorder
 from samovar.core.request import Request
 from samovar.runner.admission import refusal
 from samovar.runner.link import Link
-from samovar.runner.messages import Check, Checked, Finish, GetStats, Outputs, Shutdown, Stats, Submit, Verdicts
+from samovar.runner.messages import (
+    Check,
+    Checked,
+    FinishRequest,
+    GetStats,
+    Outputs,
+    Shutdown,
+    Stats,
+    SubmitRequest,
+    Verdicts,
+)
 from samovar.runner.wake import Wake
-
-STALLED_POLL_S = 0.05
-"""How often to ask again while the core has work but gives no plan and nothing runs: it waits for a deadline."""
 
 
 class Driver:
-    """Owns none of its parts. `wake` must be notified after every plan the runner ends, and after `stop`."""
+    """Owns none of its parts. `wake` must be notified after every plan and every transfer that the runner ends."""
 
     def __init__(
         self,
@@ -45,6 +53,7 @@ class Driver:
         self._vocab_size = vocab_size
         self._clock = clock
         self._in_flight: deque[tuple[int, Ticket]] = deque()
+        self._planned_at = -math.inf
         self._stopping = False
 
     def stop(self) -> None:
@@ -67,17 +76,21 @@ class Driver:
                 poller.poll(self._patience_ms())
 
     def _patience_ms(self) -> int | None:
-        stalled = self._engine.has_work and not self._in_flight
-        return int(STALLED_POLL_S * 1000) if stalled else None
+        """How long to sleep if nothing happens: until the core's next deadline. One that the last look had behind it
+        already is not waited for again: only an event can help then."""
+        wake_at = self._engine.wake_at
+        if wake_at is None or wake_at <= self._planned_at:
+            return None
+        return max(0, math.ceil((wake_at - self._clock()) * 1000))
 
     def _take_commands(self) -> bool:
         messages = self._link.waiting()
         verdicts: list[Verdict] = []
         for message in messages:
             match message:
-                case Submit(request=request):
+                case SubmitRequest(request=request):
                     verdicts.append(self._submit(request))
-                case Finish(request_id=request_id, num_tokens=num_tokens):
+                case FinishRequest(request_id=request_id, num_tokens=num_tokens):
                     self._engine.finish(request_id, num_tokens, self._clock())
                 case GetStats():
                     self._link.send(Stats(self._engine.stats()))
@@ -117,10 +130,14 @@ class Driver:
 
     def _plan(self) -> bool:
         moved = False
-        while (plan := self._engine.plan(self._clock())) is not None:
+        while (plan := self._engine.plan(self._now())) is not None:
             self._in_flight.append((plan.step, self._runner.submit(plan)))
             moved = True
         return moved
+
+    def _now(self) -> float:
+        self._planned_at = self._clock()
+        return self._planned_at
 
     def _send(self, outputs: list[Output]) -> None:
         if outputs:

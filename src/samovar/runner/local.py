@@ -20,7 +20,7 @@ from samovar.models.batch import KVCache
 from samovar.models.llama import LlamaModel
 from samovar.runner.batch import build_batch
 from samovar.runner.sampler import sample
-from samovar.runner.state import RequestState
+from samovar.runner.state import RunnerRequest
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class LocalRunner:
         self._num_threads = num_threads
         self._on_done = on_done
         self._debug = debug
-        self._states: dict[RequestId, RequestState] = {}
+        self._states: dict[RequestId, RunnerRequest] = {}
         self._transfers: deque[TransferDone] = deque()
         self._plans: SimpleQueue[tuple[StepPlan, PlanTicket] | None] = SimpleQueue()
         self._closed = False
@@ -118,7 +118,8 @@ class LocalRunner:
                 if chunk.request_id in self._states:
                     self._states[chunk.request_id].broken = True
             text = error.message if isinstance(error, SamovarError) else f"{type(error).__name__}: {error}"
-            log.error("step %d failed: %s", plan.step, text, exc_info=self._debug)
+            unforeseen = not isinstance(error, SamovarError)
+            log.error("step %d failed: %s", plan.step, text, exc_info=self._debug or unforeseen)
             result = StepResult(plan.step, error=text)
         self._answer_transfers(plan)
         return result
@@ -134,8 +135,8 @@ class LocalRunner:
         for chunk in plan.chunks:
             self._states[chunk.request_id].extend_tables(chunk.new_blocks)
 
-    def _begin(self, start: Start) -> RequestState:
-        return RequestState(start, NUM_GROUPS, self._model.spec.vocab_size)
+    def _begin(self, start: Start) -> RunnerRequest:
+        return RunnerRequest(start, NUM_GROUPS, self._model.spec.vocab_size)
 
     def _compute(self, plan: StepPlan) -> StepResult:
         for copy in plan.copies:
@@ -144,20 +145,28 @@ class LocalRunner:
             return StepResult(plan.step)
         tokens: list[tuple[int, ...]] = [()] * len(plan.chunks)
         logprobs: list[tuple[TokenLogprobs, ...]] = [()] * len(plan.chunks)
+        failed: list[int] = []
         asked = False
         batch = build_batch(plan.chunks, self._states, self._cache.block_tokens)
         if batch.forward.rows:
             with torch.inference_mode():
                 logits = self._model.forward(batch.forward, self._cache)
                 sampled = sample(logits, batch.samples)
+            for row, fault in sampled.faults.items():
+                log.warning("request %d ends in step %d: %s", batch.samples[row].request_id, plan.step, fault)
             for at, token, report in zip(batch.sampling_chunks, sampled.tokens, sampled.logprobs, strict=True):
                 chunk = plan.chunks[at]
-                self._states[chunk.request_id].put(chunk.start + chunk.num_tokens, token)
+                state = self._states[chunk.request_id]
+                if token is None:
+                    state.broken = True
+                    failed.append(at)
+                    continue
+                state.put(chunk.start + chunk.num_tokens, token)
                 tokens[at] = (token,)
                 if report is not None:
                     logprobs[at] = (report,)
                     asked = True
-        return StepResult(plan.step, tuple(tokens), tuple(logprobs) if asked else None)
+        return StepResult(plan.step, tuple(tokens), tuple(logprobs) if asked else None, failed=tuple(failed))
 
     def _copy(self, copy: Copy) -> None:
         with torch.inference_mode():

@@ -20,13 +20,13 @@ class Launch(msgspec.Struct, frozen=True):
     config: EngineProcessConfig
 
 
-class Submit(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class SubmitRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Answered by a verdict, at once."""
 
     request: Request
 
 
-class Finish(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class FinishRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     request_id: RequestId
     num_tokens: int
 
@@ -79,5 +79,5 @@ class Fatal(msgspec.Struct, frozen=True, array_like=True, tag=True):
     error: ErrorInfo
 
 
-ToEngine = Submit | Finish | GetStats | Check | Shutdown
+ToEngine = SubmitRequest | FinishRequest | GetStats | Check | Shutdown
 FromEngine = Progress | Ready | Verdicts | Outputs | Stats | Checked | Fatal

@@ -42,7 +42,7 @@ def main() -> int:
         _serve(launch, link)
     except Exception as error:
         info = ErrorInfo.of(error) if isinstance(error, SamovarError) else _unforeseen(error)
-        log.error("%s", info.message, exc_info=launch.config.debug)
+        log.error("%s", info.message, exc_info=launch.config.debug or not isinstance(error, SamovarError))
         link.send(Fatal(info))
         link.close()
         return 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import torch
 
-from samovar.models.batch import ForwardBatch, KVCache, Row
+from samovar.kernels.rows import plan_row
+from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.llama import LlamaModel
 
 STEP_TARGET_S = 0.2
@@ -46,13 +48,13 @@ def _rate(model: LlamaModel, scratch: KVCache, num_tokens: int) -> float:
 
 
 def _probe(num_tokens: int, block_tokens: int) -> ForwardBatch:
-    blocks = tuple(range(-(-num_tokens // block_tokens)))
+    blocks = np.arange(-(-num_tokens // block_tokens), dtype=np.int64)
     everything = torch.arange(num_tokens, dtype=torch.int64)
     return ForwardBatch(
         token_ids=torch.zeros(num_tokens, dtype=torch.int64),
         positions=everything,
         slots=everything,
-        rows=(Row(0, num_tokens, num_tokens, blocks),),
+        rows=(plan_row(0, num_tokens, num_tokens, blocks, block_tokens),),
         logit_rows=torch.tensor([num_tokens - 1], dtype=torch.int64),
     )
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha256
-from typing import Literal
 
 from samovar.base.errors import ConfigError
+from samovar.base.keys import digest
 from samovar.runner.config import EngineProcessConfig
+from samovar.spec.dtype import ELEMENT_BYTES, DTypeName
 from samovar.spec.model import ModelSpec
 
 DEFAULT_KV_BYTES = 4 << 30
-DTypeName = Literal["float32", "bfloat16"]
-ELEMENT_BYTES: dict[DTypeName, int] = {"float32": 4, "bfloat16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +21,9 @@ class Capacity:
     warnings: tuple[str, ...] = ()
 
 
-def resolve_dtype(config: EngineProcessConfig, checkpoint_dtype: str | None) -> DTypeName:
-    """`checkpoint_dtype`: what safetensors weights are stored in, None for a quantised file."""
-    wanted = checkpoint_dtype if config.dtype == "auto" else config.dtype
+def resolve_dtype(config: EngineProcessConfig, stored: DTypeName | None) -> DTypeName:
+    """`stored`: `Checkpoint.stored_dtype`."""
+    wanted = stored if config.dtype == "auto" else config.dtype
     return "bfloat16" if wanted == "bfloat16" else "float32"
 
 
@@ -54,6 +52,20 @@ def resolve_capacity(
     )
 
 
+def resolve_threshold(config: EngineProcessConfig, budget: int) -> tuple[int, tuple[str, ...]]:
+    """`long_prefill_token_threshold` beside a step of `budget` tokens, and warnings where it changed: a measured
+    budget differs from start to start, and a flag that had an effect yesterday must not keep the engine from starting
+    today. Of two flags that the user gave, the core refuses the one without effect."""
+    threshold = config.long_prefill_token_threshold
+    if config.max_num_batched_tokens is not None or threshold < budget:
+        return threshold, ()
+    warning = (
+        f"--long-prefill-token-threshold {threshold} has no effect: max_num_batched_tokens is {budget}, as measured, "
+        "and no chunk can be longer"
+    )
+    return 0, (warning,)
+
+
 def _num_blocks(
     config: EngineProcessConfig, max_model_len: int, block_bytes: int, available_bytes: int | None
 ) -> tuple[int, str]:
@@ -76,10 +88,6 @@ def _num_blocks(
     return num_blocks, source
 
 
-def kv_namespace(fingerprint: bytes, dtype: str, block_size: int) -> bytes:
+def kv_namespace(fingerprint: bytes, dtype: DTypeName, block_size: int) -> bytes:
     """16 bytes that differ whenever equal tokens would not have equal KV. `fingerprint` is the checkpoint's."""
-    h = sha256()
-    for field in (fingerprint, dtype.encode(), str(block_size).encode()):
-        h.update(len(field).to_bytes(4, "little"))
-        h.update(field)
-    return h.digest()[:16]
+    return digest((fingerprint, dtype.encode(), str(block_size).encode()))

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from samovar.base.errors import StepFailed
 from samovar.base.ids import RequestId
 from samovar.core.plan import TokenLogprobs
 from samovar.core.sampling import SamplingParams
@@ -37,57 +36,66 @@ class SamplingRow:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One token per row; `logprobs[i]` is None for a row that asked for none."""
+    """One token per row that could be sampled; `logprobs[i]` is None for a row that asked for none."""
 
-    tokens: list[int]
+    tokens: list[int | None]
     logprobs: list[TokenLogprobs | None]
+    faults: dict[int, str]
+    """Why the other rows could not be, by row. Their tokens are None."""
 
 
 def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> Sampled:
-    """logits [S, V] float32, read only; S rows. Raises StepFailed when a row has no usable number to choose by."""
-    _refuse_non_finite(logits, rows)
-    tokens = [-1] * len(rows)
+    """logits [S, V] float32, read only; S rows. A row without a usable number to choose by is that row's fault alone:
+    no request can make another's fail."""
+    tokens: list[int | None] = [None] * len(rows)
+    faults: dict[int, str] = {}
     plain: list[int] = []
-    for at, row in enumerate(rows):
-        if row.params.temperature < GREEDY_BELOW and not changes_logits(row.params, row.position):
+    for at, (row, sound) in enumerate(zip(rows, _finite(logits), strict=True)):
+        if not sound:
+            faults[at] = "the model gave logits that are not finite"
+        elif row.params.temperature < GREEDY_BELOW and not changes_logits(row.params, row.position):
             plain.append(at)
         else:
             tokens[at] = _sample_row(logits[at], row)
+            if tokens[at] is None:
+                faults[at] = "penalties, bias and masks leave no token that could be sampled"
     if plain:
         # argmax gives the first of equal maxima, so the lowest id.
         chosen = (logits if len(plain) == len(rows) else logits[plain]).argmax(dim=-1).tolist()
         for at, token in zip(plain, chosen, strict=True):
             tokens[at] = token
-    return Sampled(tokens, _report(logits, rows, tokens))
+    return Sampled(tokens, _report(logits, rows, tokens), faults)
 
 
-def _sample_row(logits: Tensor, row: SamplingRow) -> int:
+def _sample_row(logits: Tensor, row: SamplingRow) -> int | None:
+    """None when no token is left whose logit is a number."""
     values = logits.numpy().astype(np.float64)
-    adjust(values, row.params, row.position, row.counts)
-    if not np.isfinite(values.max()):
-        raise StepFailed(f"request {row.request_id}: bias and masks leave no token that could be sampled")
-    if row.params.temperature < GREEDY_BELOW:
-        return int(values.argmax())
-    return draw(filtered_weights(values, row.params), uniform(row.params.seed, row.position))
+    # What overflows is looked at below; NumPy's warning would come at every step of such a request.
+    with np.errstate(over="ignore", invalid="ignore"):
+        adjust(values, row.params, row.position, row.counts)
+        if not np.isfinite(values.max()):
+            return None
+        if row.params.temperature < GREEDY_BELOW:
+            return int(values.argmax())
+        return draw(filtered_weights(values, row.params), uniform(row.params.seed, row.position))
 
 
-def _refuse_non_finite(logits: Tensor, rows: Sequence[SamplingRow]) -> None:
+def _finite(logits: Tensor) -> list[bool]:
+    """Per row, whether every logit is finite."""
     # A sum is finite only if every term is: one pass over the row and no temporary as large as the logits.
-    sound = torch.isfinite(logits.sum(dim=-1))
-    if not bool(sound.all()):
-        bad = [row.request_id for row, ok in zip(rows, sound.tolist(), strict=True) if not ok]
-        raise StepFailed(f"the model gave logits that are not finite for request(s) {', '.join(map(str, bad))}")
+    sound: list[bool] = torch.isfinite(logits.sum(dim=-1)).tolist()
+    return sound
 
 
-def _report(logits: Tensor, rows: Sequence[SamplingRow], tokens: Sequence[int]) -> list[TokenLogprobs | None]:
+def _report(logits: Tensor, rows: Sequence[SamplingRow], tokens: Sequence[int | None]) -> list[TokenLogprobs | None]:
     reports: list[TokenLogprobs | None] = [None] * len(rows)
-    for at, row in enumerate(rows):
-        if row.params.logprobs < 0:
+    for at, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+        if row.params.logprobs < 0 or token is None:
             continue
         log_probabilities = torch.log_softmax(logits[at], dim=-1)
         top: tuple[tuple[int, float], ...] = ()
         if row.params.logprobs > 0:
             best = torch.topk(log_probabilities, min(row.params.logprobs, log_probabilities.numel()))
             top = best_first(best.indices.tolist(), best.values.tolist())
-        reports[at] = TokenLogprobs(float(log_probabilities[tokens[at]]), top)
+        reports[at] = TokenLogprobs(float(log_probabilities[token]), top)
     return reports

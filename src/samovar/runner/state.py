@@ -15,45 +15,41 @@ from samovar.runner.filters import PenaltyCounts, wants_counts
 
 
 class BlockTable:
-    """One group's blocks, in order. The tuple that rows carry is made again only when an entry changed: a decode row
-    costs O(context) once per block, not once per step."""
+    """One group's blocks, in order, in an array that grows by doubling: a step of a long request costs what is new in
+    its table, not what is there."""
 
-    __slots__ = ("_frozen", "_ids")
+    __slots__ = ("_blocks", "_size")
 
     def __init__(self) -> None:
-        self._ids: list[BlockId] = []
-        self._frozen: tuple[BlockId, ...] | None = None
+        self._blocks: NDArray[np.int64] = np.empty(64, dtype=np.int64)
+        self._size = 0
 
     def extend(self, blocks: tuple[BlockId, ...]) -> None:
-        if blocks:
-            self._ids.extend(blocks)
-            self._frozen = None
+        size = self._size + len(blocks)
+        if size > self._blocks.size:
+            grown = np.empty(max(size, 2 * self._blocks.size), dtype=np.int64)
+            grown[: self._size] = self.view()
+            self._blocks = grown
+        self._blocks[self._size : size] = blocks
+        self._size = size
 
     def replace(self, index: int, block: BlockId) -> None:
-        self._ids[index] = block
-        self._frozen = None
+        assert 0 <= index < self._size, f"entry {index} is replaced in a table of {self._size}"
+        self._blocks[index] = block
 
-    def blocks(self) -> tuple[BlockId, ...]:
-        if self._frozen is None:
-            self._frozen = tuple(self._ids)
-        return self._frozen
+    def view(self) -> NDArray[np.int64]:
+        """All entries, as long as nothing is changed; whoever wants them longer copies them."""
+        return self._blocks[: self._size]
 
     def __len__(self) -> int:
-        return len(self._ids)
-
-    def __getitem__(self, index: int) -> BlockId:
-        return self._ids[index]
-
-    def part(self, first: int, last: int) -> NDArray[np.int64]:
-        """Entries [first, last]."""
-        return np.array(self._ids[first : last + 1], dtype=np.int64)
+        return self._size
 
 
-class RequestState:
+class RunnerRequest:
     """`tokens[:num_tokens]` are known by value: the prompt and every output token sampled so far.
 
-    `broken` says that a step with this request failed and nothing of it ran since: plans already in flight may name
-    tokens that never came to be.
+    `broken` says that a step with this request failed, or gave no token for it, and nothing of it ran since: plans
+    already in flight may name tokens that never came to be.
     """
 
     __slots__ = ("_buffer", "broken", "counts", "num_prompt_tokens", "num_tokens", "request_id", "sampling", "tables")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import math
+from typing import Any
 
 from samovar.base.errors import CheckpointError, UnsupportedFeature
 
@@ -66,6 +67,33 @@ class Fields:
             raise self._wrong(name, value, "a string")
         return value
 
+    def integers(self, name: str) -> list[int]:
+        """Empty when absent, as the two below."""
+        value = self._list(name)
+        if not all(isinstance(item, int) and not isinstance(item, bool) for item in value):
+            raise self._wrong(name, value, "a list of integers")
+        return value
+
+    def numbers(self, name: str) -> list[float]:
+        value = self._list(name)
+        if not all(isinstance(item, int | float) and not isinstance(item, bool) for item in value):
+            raise self._wrong(name, value, "a list of numbers")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        value = self._list(name)
+        if not all(isinstance(item, str) for item in value):
+            raise self._wrong(name, value, "a list of strings")
+        return value
+
+    def _list(self, name: str) -> list[Any]:
+        value = self.raw(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self._wrong(name, value, "a list")
+        return value
+
     def mapping(self, name: str) -> dict[str, object]:
         """Empty when absent."""
         value = self.raw(name)
@@ -91,5 +119,6 @@ class Fields:
 
 
 def _shown(value: object) -> str:
-    shown = repr(value)
+    # Not the whole of a vocabulary, only to cut it off.
+    shown = repr(value[:20]) if isinstance(value, list) else repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."

@@ -48,7 +48,6 @@ class GGUFHeader:
     metadata: dict[str, object]
     """Values are int, float, bool, str, or lists of them."""
     tensors: dict[str, GGUFTensor]
-    file_bytes: int
 
 
 def read_gguf_header(path: Path) -> GGUFHeader:
@@ -89,7 +88,7 @@ class _Reader:
         found = [self._tensor() for _ in range(num_tensors)]
         start = -(-self._at // alignment) * alignment
         tensors = {t.name: GGUFTensor(t.name, t.shape, t.ggml_type, start + t.offset) for t in found}
-        return GGUFHeader(metadata, tensors, len(self._data))
+        return GGUFHeader(metadata, tensors)
 
     def _tensor(self) -> GGUFTensor:
         name = self._string()

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from samovar.base.errors import CheckpointError, ConfigError
-from samovar.text.gguf_metadata import read_gguf_metadata
+from samovar.spec.fields import Fields
+from samovar.spec.gguf_file import GGUFHeader, read_gguf_header
 from samovar.text.gguf_tokenizer import gguf_templates, load_gguf
 from samovar.text.hf_tokenizer import load_hf, read_json
 from samovar.text.template import ChatTemplate
@@ -24,16 +25,21 @@ class TextParts:
     template: ChatTemplate | None
 
 
-def load_text(path: Path, clock: Callable[[], datetime] | None = None, template_file: Path | None = None) -> TextParts:
-    """`path`: a folder with tokenizer.json, or a .gguf file. `template_file` takes the place of the checkpoint's own
-    chat template; `clock` is what its `strftime_now` reads.
+def load_text(
+    path: Path,
+    clock: Callable[[], datetime] | None = None,
+    template_file: Path | None = None,
+    header: GGUFHeader | None = None,
+) -> TextParts:
+    """`path`: a folder with tokenizer.json, or a .gguf file, whose `header` spares reading it again. `template_file`
+    takes the place of the checkpoint's own chat template; `clock` is what its `strftime_now` reads.
 
     Raises CheckpointError and UnsupportedFeature as the loaders do, and ConfigError for an unreadable template file.
     """
     if path.is_dir():
         tokenizer, sources = load_hf(path), hf_templates(path)
     elif path.exists():
-        metadata = read_gguf_metadata(path)
+        metadata = Fields((header or read_gguf_header(path)).metadata, str(path))
         tokenizer, sources = load_gguf(metadata), gguf_templates(metadata)
     else:
         raise CheckpointError(f"{path}: no such file or folder")

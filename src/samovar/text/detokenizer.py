@@ -37,8 +37,3 @@ class IncrementalDetokenizer:
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return text
-
-    @property
-    def num_held_bytes(self) -> int:
-        """Bytes of an incomplete character, 0 to 3."""
-        return len(self._decoder.getstate()[0])

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 import enum
-from pathlib import Path
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers
 
 from samovar.base.errors import CheckpointError, UnsupportedFeature
-from samovar.text.gguf_metadata import GgufMetadata
+from samovar.spec.fields import Fields
 from samovar.text.pretokenizers import build_normalizer, build_pre_tokenizer, pre_tokenizer
 from samovar.text.token_bytes import SPACE_MARK
 from samovar.text.tokenizer import SpecialTokens, Tokenizer
@@ -65,61 +64,57 @@ class _Vocabulary:
         return found
 
 
-def load_gguf(metadata: GgufMetadata) -> Tokenizer:
+def load_gguf(metadata: Fields) -> Tokenizer:
     """Raises CheckpointError when the vocabulary is missing or contradicts itself, and UnsupportedFeature for another
     kind of tokenizer or an unknown pre-tokenizer."""
-    model = metadata.string("tokenizer.ggml.model")
-    if model is None:
-        raise CheckpointError(f"{metadata.path}: holds no tokenizer (no key tokenizer.ggml.model)")
+    if not metadata.has("tokenizer.ggml.model"):
+        raise CheckpointError(f"{metadata.where}: holds no tokenizer (no key tokenizer.ggml.model)")
+    model = metadata.text("tokenizer.ggml.model")
     vocabulary = _vocabulary(metadata)
     if model == "gpt2":
         backend, adds_bos = _byte_level(metadata, vocabulary)
     elif model == "llama":
         backend, adds_bos = _sentencepiece(metadata, vocabulary), True
     else:
-        raise UnsupportedFeature(f"{metadata.path}: tokenizer.ggml.model is {model!r}, supported: 'gpt2', 'llama'")
+        raise UnsupportedFeature(f"{metadata.where}: tokenizer.ggml.model is {model!r}, supported: 'gpt2', 'llama'")
     _add_tokens(backend, vocabulary)
     return Tokenizer(backend, _special_tokens(metadata, vocabulary, adds_bos))
 
 
-def gguf_templates(metadata: GgufMetadata) -> dict[str, str]:
+def gguf_templates(metadata: Fields) -> dict[str, str]:
     """Chat templates by name; the main one is "default"."""
     found: dict[str, str] = {}
-    for name in metadata.strings("tokenizer.chat_templates") or []:
-        source = metadata.string(f"tokenizer.chat_template.{name}")
-        if source is not None:
-            found[name] = source
-    main = metadata.string("tokenizer.chat_template")
-    if main is not None:
-        found["default"] = main
+    for name in metadata.texts("tokenizer.chat_templates"):
+        if metadata.has(f"tokenizer.chat_template.{name}"):
+            found[name] = metadata.text(f"tokenizer.chat_template.{name}")
+    if metadata.has("tokenizer.chat_template"):
+        found["default"] = metadata.text("tokenizer.chat_template")
     return found
 
 
-def _vocabulary(metadata: GgufMetadata) -> _Vocabulary:
-    tokens = metadata.strings("tokenizer.ggml.tokens")
+def _vocabulary(metadata: Fields) -> _Vocabulary:
+    tokens = metadata.texts("tokenizer.ggml.tokens")
     if not tokens:
-        raise CheckpointError(f"{metadata.path}: tokenizer.ggml.tokens is missing or empty")
-    kinds = metadata.integers("tokenizer.ggml.token_type")
-    if kinds is None:
-        kinds = [_Kind.NORMAL] * len(tokens)
-    _same_length(metadata.path, "tokenizer.ggml.token_type", len(kinds), len(tokens))
+        raise CheckpointError(f"{metadata.where}: tokenizer.ggml.tokens is missing or empty")
+    kinds = metadata.integers("tokenizer.ggml.token_type") or [_Kind.NORMAL] * len(tokens)
+    _same_length(metadata.where, "tokenizer.ggml.token_type", len(kinds), len(tokens))
     return _Vocabulary(tokens, kinds)
 
 
-def _byte_level(metadata: GgufMetadata, vocabulary: _Vocabulary) -> tuple[tokenizers.Tokenizer, bool]:
-    rule = pre_tokenizer(metadata.string("tokenizer.ggml.pre") or "default")
+def _byte_level(metadata: Fields, vocabulary: _Vocabulary) -> tuple[tokenizers.Tokenizer, bool]:
+    rule = pre_tokenizer(metadata.text("tokenizer.ggml.pre", "default"))
     merges: list[tuple[str, str]] = []
-    for merge in metadata.strings("tokenizer.ggml.merges") or []:
+    for merge in metadata.texts("tokenizer.ggml.merges"):
         left, space, right = merge.partition(" ")
         if not space:
-            raise CheckpointError(f"{metadata.path}: tokenizer.ggml.merges holds {merge!r}, expected two tokens")
+            raise CheckpointError(f"{metadata.where}: tokenizer.ggml.merges holds {merge!r}, expected two tokens")
         merges.append((left, right))
     if not merges:
-        raise CheckpointError(f"{metadata.path}: tokenizer.ggml.merges is missing or empty")
+        raise CheckpointError(f"{metadata.where}: tokenizer.ggml.merges is missing or empty")
     try:
         model = models.BPE(vocab=vocabulary.ids(), merges=merges, ignore_merges=rule.ignore_merges)
     except Exception as error:  # the library raises plain Exception
-        raise CheckpointError(f"{metadata.path}: merges do not fit the vocabulary: {error}") from error
+        raise CheckpointError(f"{metadata.where}: merges do not fit the vocabulary: {error}") from error
     backend = tokenizers.Tokenizer(model)
     normalizer = build_normalizer(rule)
     if normalizer is not None:
@@ -129,28 +124,24 @@ def _byte_level(metadata: GgufMetadata, vocabulary: _Vocabulary) -> tuple[tokeni
     return backend, rule.adds_bos
 
 
-def _sentencepiece(metadata: GgufMetadata, vocabulary: _Vocabulary) -> tokenizers.Tokenizer:
+def _sentencepiece(metadata: Fields, vocabulary: _Vocabulary) -> tokenizers.Tokenizer:
     scores = metadata.numbers("tokenizer.ggml.scores")
-    if scores is None:
-        raise CheckpointError(f"{metadata.path}: tokenizer.ggml.scores is missing")
-    _same_length(metadata.path, "tokenizer.ggml.scores", len(scores), len(vocabulary.tokens))
-    unknown = metadata.integer("tokenizer.ggml.unknown_token_id")
-    unknown_token = (
-        None if unknown is None else _token(metadata, vocabulary, "tokenizer.ggml.unknown_token_id", unknown)
-    )
+    if not scores:
+        raise CheckpointError(f"{metadata.where}: tokenizer.ggml.scores is missing or empty")
+    _same_length(metadata.where, "tokenizer.ggml.scores", len(scores), len(vocabulary.tokens))
+    unknown = _token_id(metadata, vocabulary, "tokenizer.ggml.unknown_token_id")
     backend = tokenizers.Tokenizer(
         models.BPE(
             vocab=vocabulary.ids(),
             merges=_merges_by_score(vocabulary, scores),
-            unk_token=unknown_token,
+            unk_token=None if unknown is None else vocabulary.tokens[unknown],
             fuse_unk=True,
             byte_fallback=_Kind.BYTE in vocabulary.kinds,
         )
     )
     space_to_mark = normalizers.Replace(" ", SPACE_MARK)
     steps: list[decoders.Decoder] = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
-    prefixed = metadata.flag("tokenizer.ggml.add_space_prefix")
-    if prefixed is None or prefixed:
+    if metadata.flag("tokenizer.ggml.add_space_prefix", True):
         # Before every stretch of text between special tokens, as sentencepiece and llama.cpp do.
         backend.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE_MARK), space_to_mark])
         steps.append(decoders.Strip(" ", 1, 0))
@@ -184,26 +175,25 @@ def _add_tokens(backend: tokenizers.Tokenizer, vocabulary: _Vocabulary) -> None:
     backend.add_tokens(added)
 
 
-def _special_tokens(metadata: GgufMetadata, vocabulary: _Vocabulary, adds_bos: bool) -> SpecialTokens:
+def _special_tokens(metadata: Fields, vocabulary: _Vocabulary, adds_bos: bool) -> SpecialTokens:
     named: dict[str, str] = {}
     by_role: dict[str, int] = {}
     for role, key in _ROLE_KEYS.items():
-        token_id = metadata.integer(key)
+        token_id = _token_id(metadata, vocabulary, key)
         if token_id is not None:
-            named[role] = _token(metadata, vocabulary, key, token_id)
+            named[role] = vocabulary.tokens[token_id]
             by_role[role] = token_id
     eos = by_role.get("eos_token")
     ends = [] if eos is None else [eos]
     for key in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"):
-        token_id = metadata.integer(key)
+        token_id = _token_id(metadata, vocabulary, key)
         if token_id is not None:
-            _token(metadata, vocabulary, key, token_id)
             ends.append(token_id)
     ends.extend(_ends_by_name(vocabulary))
 
     def wanted(flag: str, role: str, default: bool) -> tuple[int, ...]:
-        asked = metadata.flag(f"tokenizer.ggml.{flag}")
-        return (by_role[role],) if role in by_role and (default if asked is None else asked) else ()
+        asked = metadata.flag(f"tokenizer.ggml.{flag}", default)
+        return (by_role[role],) if role in by_role and asked else ()
 
     return SpecialTokens(
         named=named,
@@ -222,14 +212,18 @@ def _ends_by_name(vocabulary: _Vocabulary) -> list[int]:
     return [ids[name] for name in names if name in ids and vocabulary.kinds[ids[name]] == _Kind.CONTROL]
 
 
-def _token(metadata: GgufMetadata, vocabulary: _Vocabulary, key: str, token_id: int) -> str:
-    if not 0 <= token_id < len(vocabulary.tokens):
+def _token_id(metadata: Fields, vocabulary: _Vocabulary, key: str) -> int | None:
+    """An id that names a token, None when the key is absent."""
+    if not metadata.has(key):
+        return None
+    token_id = metadata.integer(key, minimum=0)
+    if token_id >= len(vocabulary.tokens):
         raise CheckpointError(
-            f"{metadata.path}: {key} is {token_id}, the vocabulary has {len(vocabulary.tokens)} tokens"
+            f"{metadata.where}: {key} is {token_id}, the vocabulary has {len(vocabulary.tokens)} tokens"
         )
-    return vocabulary.tokens[token_id]
+    return token_id
 
 
-def _same_length(path: Path, key: str, found: int, expected: int) -> None:
+def _same_length(path: str, key: str, found: int, expected: int) -> None:
     if found != expected:
         raise CheckpointError(f"{path}: {key} has {found} entries, tokenizer.ggml.tokens {expected}")

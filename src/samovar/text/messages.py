@@ -8,6 +8,7 @@ import json
 from typing import Any, TypeAlias
 
 from samovar.base.errors import InvalidField
+from samovar.base.shown import shown
 from samovar.text.template_traits import TemplateTraits
 
 Message: TypeAlias = Mapping[str, Any]
@@ -16,35 +17,32 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 _JOINED = ("content", "reasoning_content", "reasoning")
 
 
-def flatten_content(content: Any) -> str:
+def flatten_content(content: Any, path: str) -> str:
     """A message's `content` as one string: null and [] are "", text parts are joined by a newline.
 
-    Raises InvalidField for a part that is not text, naming its position and type.
+    Raises InvalidField for what is no text, with the place as `param`; `path` is where the content itself stands
+    (`messages[2].content`).
     """
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence):
-        raise InvalidField(
-            f"messages: content is a {type(content).__name__}, expected a string or a list of parts", param="messages"
-        )
-    return "\n".join(_part_text(part, index) for index, part in enumerate(content))
+        raise InvalidField(f"{path}: must be a string, null or an array of parts; got {shown(content)}.", param=path)
+    return "\n".join(_part_text(part, f"{path}[{at}]") for at, part in enumerate(content))
 
 
-def _part_text(part: Any, index: int) -> str:
+def _part_text(part: Any, path: str) -> str:
     if isinstance(part, str):
         return part
-    kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-    if not isinstance(part, Mapping) or kind not in _TEXT_PARTS:
-        raise InvalidField(
-            f"messages: content part {index} has type {kind!r}, only text is supported", param="messages"
-        )
+    if not isinstance(part, Mapping):
+        raise InvalidField(f"{path}: must be an object with a type; got {shown(part)}.", param=path)
+    kind = part.get("type")
+    if not isinstance(kind, str) or kind not in _TEXT_PARTS:
+        raise InvalidField(f"{path}: content of type {shown(kind)} is not supported, only 'text'.", param=path)
     text = part.get("text")
     if not isinstance(text, str):
-        raise InvalidField(
-            f"messages: text of content part {index} is a {type(text).__name__}, expected a string", param="messages"
-        )
+        raise InvalidField(f"{path}.text: must be a string; got {shown(text)}.", param=f"{path}.text")
     return text
 
 
@@ -75,8 +73,11 @@ def _joined(first: Message, second: Message) -> Message:
 
 
 def prepare(messages: Sequence[Message], traits: TemplateTraits) -> list[Message]:
-    """`messages` as a template with these traits needs them."""
-    flat: list[Message] = [{**message, "content": flatten_content(message.get("content"))} for message in messages]
+    """`messages` as a template with these traits needs them. Raises InvalidField for content that is no text."""
+    flat: list[Message] = [
+        {**message, "content": flatten_content(message.get("content"), f"messages[{at}].content")}
+        for at, message in enumerate(messages)
+    ]
     merged = merge_adjacent(flat, traits.merged_roles)
     return [ready for message in merged for ready in _with_calls(message, traits)]
 

@@ -10,7 +10,7 @@ from samovar.text.stop import StopMatcher
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """What some tokens added."""
 
     text: str
@@ -32,12 +32,7 @@ class OutputText:
         self._min_tokens = min_tokens
         self._num_tokens = 0
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of the answer so far: what to hand to `Service.finish` when a stop string ended it."""
-        return self._num_tokens
-
-    def push(self, ids: Iterable[int]) -> Piece:
+    def push(self, ids: Iterable[int]) -> TextPiece:
         """Token by token, since the token that completes a stop string is the last one of the answer."""
         emitted: list[str] = []
         taken = 0
@@ -51,11 +46,11 @@ class OutputText:
                 emitted.append(text)
             elif text:
                 emitted.append(self._matcher.push(text)[0])
-        return Piece("".join(emitted), taken, self._matcher.stopped)
+        return TextPiece("".join(emitted), taken, self._matcher.stopped)
 
-    def finish(self) -> Piece:
+    def finish(self) -> TextPiece:
         """The rest, when generation ended. It may still complete a stop string: half a character is U+FFFD now."""
         if self._matcher.stopped is not None:
-            return Piece("", 0, self._matcher.stopped)
+            return TextPiece("", 0, self._matcher.stopped)
         text, stop = self._matcher.push(self._detokenizer.flush())
-        return Piece(text if stop is not None else text + self._matcher.flush(), 0, stop)
+        return TextPiece(text if stop is not None else text + self._matcher.flush(), 0, stop)

@@ -16,7 +16,14 @@ from samovar.text.template_traits import TemplateTraits, probe
 MAX_OUTPUT_CHARS = 64 << 20
 # What a template can meet in a client's messages; anything else is a fault of ours and must not look like theirs.
 _TEMPLATE_FAULTS = (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RuntimeError)
-_OWN_VARIABLES = frozenset({"messages", "tools", "add_generation_prompt", "raise_exception", "strftime_now"})
+_OWN_VARIABLES = (
+    "messages",
+    "tools",
+    "add_generation_prompt",
+    "continue_final_message",
+    "raise_exception",
+    "strftime_now",
+)
 # Private-use characters: no template tests for them, none trims them.
 _CONTINUE_MARK = "\ue000continue\ue001"
 
@@ -54,11 +61,6 @@ class ChatTemplate:
         self._default = "default" if "default" in sources else next(iter(sources))
         self._traits = {name: self._probe(template) for name, template in self._templates.items()}
 
-    @property
-    def traits(self) -> TemplateTraits:
-        """Of the template that serves requests with tools."""
-        return self._traits[self._choose(with_tools=True)]
-
     def render(
         self,
         messages: Sequence[Message],
@@ -67,20 +69,20 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
-        **extra: Any,
+        extra: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt's text. Messages are first brought into the form this template takes (`messages.prepare`).
         `continue_final_message`: the text ends where the last message does, for the model to go on with it. `extra`:
-        further variables of the template, such as `enable_thinking`.
+        further variables of the template, such as `enable_thinking`: a request's `chat_template_kwargs`.
 
-        Raises InvalidField (param "messages") with the template's own words when it refuses them, and RequestError
-        when its output would be too long.
+        Raises InvalidField: for one of `extra` that is not the request's to set, and (param "messages") with the
+        template's own words when it refuses them; and RequestError when its output would be too long.
         """
-        own = _OWN_VARIABLES.intersection(extra)
-        if own:
-            raise InvalidField(
-                f"chat_template_kwargs: {sorted(own)[0]!r} is set by the server", param="chat_template_kwargs"
-            )
+        extra = extra or {}
+        for name in _OWN_VARIABLES:
+            if name in extra:
+                where = f"chat_template_kwargs.{name}"
+                raise InvalidField(f"{where}: is set by the server and cannot be given here.", param=where)
         name = self._choose(with_tools=bool(tools))
         prepared = prepare(messages, self._traits[name])
         if continue_final_message:

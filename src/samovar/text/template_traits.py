@@ -1,4 +1,4 @@
-"""What a chat template can and cannot take, found out by rendering small conversations with marker words.
+"""What form of messages a chat template takes, found out by rendering small conversations with marker words.
 
 Templates do not declare their limits: they raise, print Python's `None`, or silently drop what they do not expect.
 """
@@ -25,7 +25,7 @@ _TOOL = {
 
 @dataclass(frozen=True, slots=True)
 class TemplateTraits:
-    """The first three say what `messages.prepare` must do, the others what a caller may offer."""
+    """What `messages.prepare` must do."""
 
     merged_roles: frozenset[str] = frozenset()
     """Roles of which two adjacent messages fail or lose text, while one does not."""
@@ -33,26 +33,16 @@ class TemplateTraits:
     """Arguments of a tool call are wanted as JSON text, not as an object."""
     null_content_with_calls: bool = False
     """Tool calls show only when the message's content is null."""
-    supports_system: bool = False
-    supports_tools: bool = False
-    """Definitions of tools show."""
-    supports_tool_calls: bool = False
-    """Calls in earlier messages show, with their arguments."""
 
 
 def probe(attempt: Attempt) -> TemplateTraits:
-    """A dozen renderings of a few messages, some milliseconds in all."""
-    calls = _call_form(attempt)
-    string_arguments, null_content = calls if calls is not None else (False, False)
+    """At most ten renderings of a few messages, some milliseconds in all."""
+    string_arguments, null_content = _call_form(attempt)
     merged = {role for role, (before, after) in _FRAMES.items() if _needs_merge(attempt, role, before, after)}
-    defined = attempt([_message("user", _FIRST)], [_TOOL])
     return TemplateTraits(
         merged_roles=frozenset(merged),
         string_arguments=string_arguments,
         null_content_with_calls=null_content,
-        supports_system=_shows(attempt([_message("system", _FIRST), _message("user", _OTHER)], None), _FIRST),
-        supports_tools=_shows(defined, "qzdefined"),
-        supports_tool_calls=calls is not None,
     )
 
 
@@ -74,8 +64,9 @@ def _needs_merge(attempt: Attempt, role: str, before: list[dict[str, Any]], afte
     return _shows(single, _FIRST) and not _shows(double, _FIRST, _SECOND)
 
 
-def _call_form(attempt: Attempt) -> tuple[bool, bool] | None:
-    """(arguments as text, content null) of the first form under which a tool call shows properly."""
+def _call_form(attempt: Attempt) -> tuple[bool, bool]:
+    """(arguments as text, content null) of the first form under which a tool call shows properly; (False, False) when
+    none does."""
     for null_content in (False, True):
         for as_string in (False, True):
             arguments: Any = '{"qzkey": "qzvalue"}' if as_string else {"qzkey": "qzvalue"}
@@ -94,7 +85,7 @@ def _call_form(attempt: Attempt) -> tuple[bool, bool] | None:
             # Escaped quotes: text encoded a second time. Single quotes: Python's spelling of a dict.
             if _shows(text, "qzcalled", "qzvalue") and not (_shows(text, '\\"qzkey') or _shows(text, "'qzkey'")):
                 return as_string, null_content
-    return None
+    return False, False
 
 
 def _shows(text: str | None, *markers: str) -> bool:

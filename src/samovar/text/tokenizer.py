@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
 import json
 import threading
 
 import tokenizers
+from tokenizers.processors import TemplateProcessing
 
 from samovar.text.surrogates import replace_surrogates
 from samovar.text.token_bytes import TokenCodec, codec_of
@@ -81,10 +81,18 @@ class Tokenizer:
         """A token on its own, as log probabilities show it: half a character is U+FFFD."""
         return self.token_bytes(token_id).decode("utf-8", "replace")
 
-    def token_id(self, token: str) -> int | None:
-        """Id of a token by its spelling in the vocabulary."""
-        found: int | None = self._backend.token_to_id(token)
-        return found
+    def to_json(self) -> str:
+        """The text of a tokenizer.json that encodes as this one does, special tokens around a text included."""
+        twin = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        prefix, suffix = self._special.prefix_ids, self._special.suffix_ids
+        if post_processor_ids(twin) != (prefix, suffix):
+            names = {token_id: twin.id_to_token(token_id) for token_id in (*prefix, *suffix)}
+            single = [*(names[i] for i in prefix), "$A", *(names[i] for i in suffix)]
+            twin.post_processor = TemplateProcessing(
+                single=single, special_tokens=[(name, token_id) for token_id, name in names.items()]
+            )
+        text: str = twin.to_str(pretty=True)
+        return text
 
     @cached_property
     def vocab_size(self) -> int:
@@ -104,31 +112,9 @@ class Tokenizer:
         return self._special_ids
 
     @property
-    def bos_token(self) -> str | None:
-        return self._special.named.get("bos_token")
-
-    @property
-    def bos_id(self) -> int | None:
-        return None if self.bos_token is None else self.token_id(self.bos_token)
-
-    @property
-    def eos_token(self) -> str | None:
-        return self._special.named.get("eos_token")
-
-    @property
-    def eos_id(self) -> int | None:
-        return self._special.eos_ids[0] if self._special.eos_ids else None
-
-    @property
     def eos_ids(self) -> tuple[int, ...]:
         """Every token that ends an answer, the main one first."""
         return self._special.eos_ids
-
-    @cached_property
-    def fingerprint(self) -> bytes:
-        """32 bytes that change whenever the same text could become other ids: vocabulary, merges, added tokens,
-        normaliser, pre-tokenizer. Chat template and special roles have no part in it."""
-        return sha256(self._backend.to_str().encode("utf-8")).digest()
 
     def _literal(self) -> tokenizers.Tokenizer:
         """A twin that spells special tokens out. The backend keeps this as a mutable switch, which threads that share

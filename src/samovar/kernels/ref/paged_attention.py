@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from samovar.kernels.ref.attend import attend as attend_reference
-from samovar.kernels.rows import Piece, RowPlan
+from samovar.kernels.rows import ContextPiece, RowPlan
 
 Attend = Callable[[Tensor, Tensor, Tensor, float, bool], tuple[Tensor, Tensor]]
 """(q, k, v, scale, causal) -> (output, log-sum-exp), as `ref.attend.attend`."""
@@ -59,7 +59,7 @@ def _row(q: Tensor, keys: Tensor, values: Tensor, row: RowPlan, scale: float, at
     return out
 
 
-def _read(keys: Tensor, values: Tensor, piece: Piece) -> tuple[Tensor, Tensor]:
+def _read(keys: Tensor, values: Tensor, piece: ContextPiece) -> tuple[Tensor, Tensor]:
     if piece.gather is not None:
         return keys.index_select(0, piece.gather), values.index_select(0, piece.gather)
     at = slice(piece.slot, piece.slot + piece.num_tokens)
