@@ -41,29 +41,41 @@ class Server:
 
 
 class Exchange:
-    """One request in flight. `sent` grows as the application answers; `times` has when each body part came."""
+    """One request in flight. `sent` grows as the application answers; `times` has when each body part came. With
+    `complete` false the body goes on after `parts`: see `feed`."""
 
     def __init__(
-        self, app: Any, path: str, parts: list[bytes], send_delay_s: float = 0.0, headers: dict[str, str] | None = None
+        self,
+        app: Any,
+        path: str,
+        parts: list[bytes],
+        send_delay_s: float = 0.0,
+        headers: dict[str, str | bytes] | None = None,
+        complete: bool = True,
     ) -> None:
         self._send_delay_s = send_delay_s
         self._incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         for at, part in enumerate(parts):
-            more = at + 1 < len(parts)
-            self._incoming.put_nowait({"type": "http.request", "body": part, "more_body": more})
+            self.feed(part, more=at + 1 < len(parts) or not complete)
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.sent: list[bytes] = []
         self.times: list[float] = []
         self.started_s = time.monotonic()
         self._changed = asyncio.Event()
-        given = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        given = [
+            (name.encode(), value if isinstance(value, bytes) else value.encode())
+            for name, value in (headers or {}).items()
+        ]
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
             "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "server": ("test", 80),
             "client": ("test", 1), "headers": given,
         }  # fmt: skip
         self.task = asyncio.create_task(app(scope, self._incoming.get, self._send))
+
+    def feed(self, part: bytes, *, more: bool) -> None:
+        self._incoming.put_nowait({"type": "http.request", "body": part, "more_body": more})
 
     async def _send(self, message: dict[str, Any]) -> None:
         if self._send_delay_s:

@@ -42,6 +42,7 @@ class ScriptedService:
     open: dict[int, asyncio.Queue[Output]] = field(default_factory=dict)
     cache: set[bytes] = field(default_factory=set)
     snapshot: EngineStats = field(default_factory=EngineStats)
+    _death: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def submit(self, request: Request) -> AsyncIterator[Output]:
         if self.dead is not None:
@@ -64,8 +65,14 @@ class ScriptedService:
     async def stats(self) -> EngineStats:
         return self.snapshot
 
+    async def wait_dead(self) -> str:
+        await self._death.wait()
+        assert self.dead is not None
+        return self.dead
+
     def die(self, reason: str) -> None:
         self.dead = reason
+        self._death.set()
         for request_id, queue in list(self.open.items()):
             error = ErrorInfo.of(EngineDead(reason))
             queue.put_nowait(Output(request_id, finish=FinishReason.ERROR, error=error))

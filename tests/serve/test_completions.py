@@ -82,3 +82,12 @@ async def test_no_chat_template(tokenizer, info) -> None:
     assert (await server.complete()).status_code == 200
     response = await server.chat()
     assert response.status_code == 400 and "chat template" in response.json()["error"]["message"]
+
+
+async def test_min_tokens_of_several_prompts(make_server: MakeServer) -> None:
+    """A prompt that leaves less room than min_tokens does not lower it for the others."""
+    server = make_server(Script(ids("ab" * 20, end=True)))
+    response = await server.complete([[65] * 4090, [65]], min_tokens=30, max_tokens=40, stop="b")
+    first, second = response.json()["choices"]
+    assert (first["text"], first["finish_reason"]) == ("ababab", "length")
+    assert (len(second["text"]), second["stop_reason"]) == (31, "b")

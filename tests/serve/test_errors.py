@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pydantic import BaseModel
 import pytest
 
 from samovar.base.errors import SamovarError, Saturated, error_classes
 from samovar.core.request import Request
+from samovar.serve.bodies import ChatBody, CompletionBody
 from samovar.serve.errors import error_response
 from tests.serve.conftest import MakeServer, ids
 from tests.serve.scripted import Script
@@ -44,6 +46,11 @@ CHAT_FAULTS: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"top_k": -2}, "top_k", ["-1", "-2"]),
     ({"min_p": 2}, "min_p", ["1", "2"]),
     ({"repetition_penalty": 0}, "repetition_penalty", ["0"]),
+    ({"repetition_penalty": 1e-320}, "repetition_penalty", ["0.01", "1e-320"]),
+    ({"min_tokens": 1, "stop_token_ids": list(range(259))}, "min_tokens", ["259"]),
+    ({"min_tokens": 1, "stop_token_ids": [*range(256), 256, 258] * 2}, "min_tokens", ["259"]),
+    ({"stop_token_ids": [1] * 1025}, "stop_token_ids", ["1024", "1025"]),
+    ({"logit_bias": {str(key): 1 for key in range(1025)}}, "logit_bias", ["1024", "1025"]),
     ({"presence_penalty": 3}, "presence_penalty", ["2", "3"]),
     ({"frequency_penalty": -3}, "frequency_penalty", ["-2", "-3"]),
     ({"logit_bias": {"x": 1}}, "logit_bias", ["'x'"]),
@@ -155,6 +162,33 @@ async def test_broken_bodies(make_server: MakeServer, raw: bytes, words: list[st
         assert response.status_code == 400, response.text
         for word in words:
             assert word in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("body", [ChatBody, CompletionBody])
+def test_what_the_runner_walks_per_token_is_bounded(body: type[BaseModel]) -> None:
+    """Every list of tokens and every map to numbers, a prompt apart."""
+    schema = body.model_json_schema()
+    del schema["properties"]["messages" if body is ChatBody else "prompt"]
+    found = 0
+    todo: list[Any] = [schema]
+    while todo:
+        node = todo.pop()
+        todo.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else [])
+        inner = node.get("items") or node.get("additionalProperties") if isinstance(node, dict) else None
+        if isinstance(inner, dict) and inner.get("type") in ("integer", "number"):
+            found += 1
+            assert node.get("maxItems", node.get("maxProperties", 10**9)) <= 1024, node
+    assert found == 2
+
+
+async def test_the_whole_vocabulary_as_stops(make_server: MakeServer) -> None:
+    """Fine while the first token may be one; masking all of them would leave nothing to sample."""
+    server = make_server()
+    every = list(range(259))
+    assert (await server.chat(stop_token_ids=every)).status_code == 200
+    assert (await server.chat(stop_token_ids=every, min_tokens=0)).status_code == 200
+    assert (await server.chat(stop_token_ids=every[:-1], ignore_eos=True, min_tokens=1)).status_code == 200
+    assert (await server.chat(stop_token_ids=[*every[:257], 258], min_tokens=1)).status_code == 400
 
 
 async def test_pairs_are_no_lone_surrogates(make_server: MakeServer) -> None:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
+from pathlib import Path
 import re
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
 import pytest
 
 from samovar import __version__
 from samovar.base.errors import ConfigError
+from samovar.cli.serve import serve as serve_command
+from samovar.core.sampling import SamplingParams
 from samovar.core.stats import EngineStats
-from samovar.serve.config import ServeConfig
+from samovar.serve import config as config_module
+from samovar.serve.bodies import ChatBody
+from samovar.serve.config import SamplingDefaults, ServeConfig
+from samovar.serve.sampling import Limits, sampling_params
+from tests.serve.asgi import Exchange, Server
 from tests.serve.conftest import MakeServer, ids
-from tests.serve.scripted import Script
+from tests.serve.scripted import Script, ScriptedService
 
 
 async def test_models(make_server: MakeServer) -> None:
@@ -141,7 +154,14 @@ async def test_request_metrics(make_server: MakeServer) -> None:
     [
         ({"port": 70000}, "--port"),
         ({"port": -1}, "--port"),
-        ({"max_n": 0}, "--max-n"),
+        ({"max_n": 0}, "max_n is 0"),
+        ({"max_logprobs": -1}, "--max-logprobs"),
+        ({"body_timeout_s": 0}, "body_timeout_s"),
+        ({"max_connections": 0}, "max_connections"),
+        ({"max_upload_bytes": 32 << 20, "max_body_bytes": 33 << 20}, "max_upload_bytes is 33554432.*34603008"),
+        ({"model": "te\na"}, r"'te\\na'.*printable"),
+        ({"served_model_names": ("tea", "\udcff")}, "udcff.*printable"),
+        ({"served_model_names": ("\x1b[31m",)}, "printable"),
         ({"keepalive_s": 0}, "--keepalive-s"),
         ({"keepalive_s": float("nan")}, "--keepalive-s"),
         ({"max_body_bytes": 10}, "1024"),
@@ -153,3 +173,80 @@ def test_config(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ServeConfig(**{"model": "tea", **fields})
     assert "secret" not in repr(ServeConfig("tea", api_keys=("secret",)))
+
+
+def test_errors_name_flags_that_exist() -> None:
+    """A setting is called by its flag where `samovar serve` has one, else by its name."""
+    flags = set(re.findall(r'"(--[a-z-]+)"', Path(config_module.__file__).read_text()))
+    parameters = {"--" + name.replace("_", "-") for name in inspect.signature(serve_command).parameters}
+    assert flags - {"--max-logprobs"} and flags - {"--max-logprobs"} <= parameters
+
+
+VALUES = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.sampled_from([0, 1, 2, -1, 0.01, 100, 0.0, 1.0, 2.0, 50.0, 1e-320, 2**31 - 1, 2**31, True, False, "1", [1], {}]),
+    st.text(max_size=3),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(name=st.sampled_from(["temperature", "top_p", "top_k", "min_p", "repetition_penalty"]), value=VALUES)
+def test_sampling_defaults_have_the_clients_bounds(name: str, value: Any) -> None:
+    """A default is taken exactly when a client could ask for it, and then the engine can decode it."""
+    try:
+        ChatBody.model_validate({"messages": [], name: value})
+    except ValidationError:
+        with pytest.raises(ConfigError, match=name) as error:
+            SamplingDefaults(**{name: value})
+        assert error.value.param == name
+        return
+    server = ServeConfig("tea", sampling=SamplingDefaults(**{name: value}))
+    body = ChatBody.model_validate({"messages": []})
+    params = sampling_params(body, 1, Limits(100, 50, ()), server)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=SamplingParams) == params
+
+
+PATHLIKE = {
+    "cache-dir": "/home/me/secret",
+    "--cache-dir": "secret/relative",
+    "record-path": "secret.log",
+    "model": "org/secret",
+    "kv-disk-path": "/mnt/secret",
+    "chat-template": "~/secret.jinja",
+    "other": "../secret",
+}
+
+
+@pytest.mark.parametrize("name", PATHLIKE)
+async def test_metrics_show_no_paths(tokenizer: Any, template: Any, info: Any, name: str) -> None:
+    engine = msgspec.structs.replace(info, settings={name: PATHLIKE[name], "dtype": "float32"})
+    config = ServeConfig("/home/me/secret/models/tea")
+    server = Server(ScriptedService(lambda request: Script(ids("a")), engine), tokenizer, template, config)
+    page = (await server.client.get("/metrics")).text
+    assert "secret" not in page and 'dtype="float32"' in page and 'model_name="tea"' in page
+
+
+async def test_nothing_from_a_client_breaks_a_log_line(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Names and header values with line breaks, escape sequences, overlong or foreign text."""
+    caplog.set_level(logging.DEBUG)
+    server = make_server()
+    hostile = ["a\nERROR root: forged", "\r\x1b[2J", "\u2028x\u202e", "\0", "x" * 256, "ü\x85"]
+    for text in hostile:
+        raw = text.encode("utf-8")
+        headers: dict[str, str | bytes] = {
+            "x-request-id": raw, "x-session-id": raw * 300, "x-claude-code-session-id": raw, "user-agent": raw,
+        }  # fmt: skip
+        body = json.dumps({"model": text, "prompt": "a", "user": text}).encode()
+        for path in ("/v1/completions", f"/v1/{text}"):
+            exchange = Exchange(server.app, path, [body], headers=headers)
+            await exchange.done()
+            assert exchange.status == (200 if path == "/v1/completions" else 404)
+            assert re.fullmatch(r"[!-~]{1,128}", exchange.headers["x-request-id"])
+    ours = [message for name, _, message in caplog.record_tuples if name.startswith("samovar")]
+    assert len(ours) == len(hostile) and all(re.fullmatch(r"[ -~]*", message) for message in ours)
+    assert all(len(message) < 300 for message in ours)
+    assert all(request.session_id.isprintable() for request in server.service.requests)
+    assert all(len(request.session_id) <= 256 for request in server.service.requests)

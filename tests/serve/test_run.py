@@ -139,7 +139,8 @@ async def test_engine_death_ends_the_server(tokenizer, template, info) -> None:
         assert '"code":"engine_dead"' in text
         health = await client.get(f"{url}/health")
         assert health.status_code == 503 and "signal 9" in health.json()["error"]["message"]
-        assert await task == ENGINE_DIED
+        async with asyncio.timeout(5):
+            assert await task == ENGINE_DIED
 
 
 def test_port_in_use() -> None:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from samovar.serve.reading import Reading
 from tests.serve.asgi import Exchange, Server
 from tests.serve.conftest import MakeServer, ids
 from tests.serve.scripted import Script
@@ -135,3 +136,29 @@ async def test_slow_reader_gets_larger_chunks(make_server: MakeServer) -> None:
     assert len(exchange.sent) < 15
     text = "".join(event["choices"][0]["delta"].get("content", "") for event in exchange.events[:-1])
     assert text == "a" * 100
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_cancelled_at_any_moment(make_server: MakeServer, stream: bool) -> None:
+    """However far a request has come: after its task was cancelled nothing of it is left."""
+    for ticks in range(60):
+        server = make_server(SLOW)
+        exchange = start(server, stream=stream, n=2)
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        exchange.task.cancel()
+        await asyncio.wait({exchange.task}, timeout=2)
+        await asyncio.sleep(0)
+        assert not server.service.open and server.drain.num_open == 0, ticks
+    assert server.service.requests
+
+
+async def test_usage_is_counted_once_per_step(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once per choice: with many choices that would be quadratic in their number."""
+    calls, usage = [], Reading.usage
+    monkeypatch.setattr(Reading, "usage", lambda reading: calls.append(1) or usage(reading))
+    server = make_server(Script(ids("abcde", end=True), delay_s=0.02))
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    exchange = start(server, stream=True, n=32, stream_options=options)
+    await exchange.done()
+    assert len(exchange.events) > 32 * 5 and 2 <= len(calls) <= 64

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 import time
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
@@ -24,9 +25,8 @@ from samovar.serve.config import ServeConfig
 from samovar.serve.documents import answers, install_document, takes
 from samovar.serve.drain import Drain
 from samovar.serve.errors import error_response, install_handlers
-from samovar.serve.generate import generate
+from samovar.serve.handler import generate
 from samovar.serve.json_output import JsonResponse
-from samovar.serve.limits import BodyLimit
 from samovar.serve.metrics import CONTENT_TYPE, Metrics
 from samovar.serve.names import ModelNames
 from samovar.serve.preparing import chat_job, completion_job
@@ -35,13 +35,15 @@ from samovar.serve.request_ids import RequestIdHeader, RequestIds
 from samovar.serve.sampling import Limits
 from samovar.serve.state import ServerState, engine_dead
 from samovar.serve.tokenizing import detokenize, tokenize
+from samovar.serve.uploads import Uploads
 from samovar.serve.workers import Workers
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
 
 STATS_TIMEOUT_S = 2.0
 
-GENERATION_ERRORS = (400, 401, 404, 413, 429, 500, 503)
+TOKENIZE_ERRORS = (400, 401, 404, 408, 413, 429)
+GENERATION_ERRORS = (400, 401, 404, 408, 413, 429, 500, 503)
 STREAMABLE = ("application/json", "text/event-stream")
 
 
@@ -62,8 +64,9 @@ def make_app(
         config=config,
         names=ModelNames(config),
         auth=Authenticator(config.api_keys),
-        metrics=Metrics(config.canonical_model, info),
+        metrics=Metrics(config.public_model, info),
         drain=drain or Drain(),
+        uploads=Uploads(config.max_body_bytes, config.max_upload_bytes, config.body_timeout_s),
         workers=Workers(config.tokenize_threads),
         ids=RequestIds(),
     )
@@ -79,7 +82,6 @@ def make_app(
     app.include_router(_operation_routes(state))
     install_handlers(app, state.metrics)
     install_document(app)
-    app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes)
     app.add_middleware(RequestIdHeader)
     return app
 
@@ -134,25 +136,33 @@ def _model_routes(state: ServerState) -> APIRouter:
         return JsonResponse(card(state.names.resolve(model)))
 
     @router.post(
-        "/tokenize", responses=answers(400, 401, 404, 413), openapi_extra=takes(TokenizeBody), response_class=Response
+        "/tokenize",
+        responses=answers(*TOKENIZE_ERRORS),
+        openapi_extra=takes(TokenizeBody),
+        response_class=Response,
     )
     async def tokenize_text(request: Request) -> Response:
-        state.auth.tenant(request.headers)
-        raw = await request.body()
-        return JsonResponse(await state.workers.run(len(raw), partial(tokenize, state, raw)))
+        return await _answer(state, request, tokenize)
 
     @router.post(
         "/detokenize",
-        responses=answers(400, 401, 404, 413),
+        responses=answers(*TOKENIZE_ERRORS),
         openapi_extra=takes(DetokenizeBody),
         response_class=Response,
     )
     async def detokenize_ids(request: Request) -> Response:
-        state.auth.tenant(request.headers)
-        raw = await request.body()
-        return JsonResponse(await state.workers.run(len(raw), partial(detokenize, state, raw)))
+        return await _answer(state, request, detokenize)
 
     return router
+
+
+async def _answer(
+    state: ServerState, request: Request, compute: Callable[[ServerState, bytes], dict[str, Any]]
+) -> Response:
+    state.auth.tenant(request.headers)
+    with state.uploads.begin(request) as upload:
+        raw = await upload.read()
+        return JsonResponse(await state.workers.run(len(raw), partial(compute, state, raw)))
 
 
 def _operation_routes(state: ServerState) -> APIRouter:

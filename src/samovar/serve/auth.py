@@ -16,7 +16,7 @@ class Authenticator:
         self._digests = [_digest(key) for key in api_keys]
 
     def tenant(self, headers: Mapping[str, str]) -> str:
-        """ "" without keys; else a stable hash of the caller's key. Raises Unauthorized. Header names in lower case."""
+        """A stable hash of the caller's key; "" without keys. Raises Unauthorized. Header names in lower case."""
         if not self._digests:
             return ""
         key = _presented(headers)

@@ -3,6 +3,7 @@
 Strict: true is no number, "1" is no 1, 1.0 is no integer. null means "not given" everywhere. Unknown fields are
 ignored. Fields typed `Any` are checked by hand elsewhere (`messages`, `prompts`, `sampling`), because pydantic would
 report one error per element and per member of a union.
+The bounds of what may also be a default of the server are those of `config.SamplingDefaults`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 1024
+MAX_LISTED_TOKENS = 1024
+"""Of `stop_token_ids` and `logit_bias`: both are walked for every token, by the runner that everyone shares."""
 
 _TOKEN = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
 _TOKENS = {"type": "array", "items": _TOKEN, "minItems": 1}
@@ -68,7 +71,10 @@ Stop = Annotated[
         }
     ),
 ]
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=INT32_MAX)]], Field(fail_fast=True)]
+_TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+TokenIds = Annotated[list[_TokenId], Field(fail_fast=True)]
+StopTokenIds = Annotated[list[_TokenId], Field(fail_fast=True, max_length=MAX_LISTED_TOKENS)]
+LogitBias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MAX_LISTED_TOKENS)]
 Unsupported = Annotated[Any, Field(description="Not supported yet: a value other than null is refused.")]
 
 
@@ -93,7 +99,7 @@ class GenerationBody(Body):
     n: Annotated[int, Field(ge=1)] | None = None
     best_of: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     stop: Stop = None
-    stop_token_ids: TokenIds | None = None
+    stop_token_ids: StopTokenIds | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     ignore_eos: bool | None = None
@@ -105,10 +111,10 @@ class GenerationBody(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=INT32_MAX)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: LogitBias | None = None
 
     priority: Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)] | None = None
     cache_salt: Name | None = None

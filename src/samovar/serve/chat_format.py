@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from samovar.serve.generation import Piece
+from samovar.serve.choice_text import Delta
 from samovar.serve.job import Job, Usage
 from samovar.serve.logprobs import chat_logprobs
 
@@ -18,8 +18,8 @@ class ChatFormat:
         self._introduced: set[int] = set()
         self._prompt_shown = False
 
-    def chunks(self, index: int, piece: Piece, usage: Usage | None) -> list[dict[str, Any]]:
-        """One chunk for the piece, after the role chunk when it is the choice's first. `usage` goes into each."""
+    def chunks(self, index: int, delta: Delta, usage: Usage | None) -> list[dict[str, Any]]:
+        """One chunk for the delta, after the role chunk when it is the choice's first. `usage` goes into each."""
         chunks = []
         if index not in self._introduced:
             self._introduced.add(index)
@@ -28,38 +28,38 @@ class ChatFormat:
                 self._prompt_shown = True
                 first["prompt_token_ids"] = self._job.prompt_ids(index)
             chunks.append(first)
-        choice = self._choice(index, {"content": piece.text} if piece.text else {})
-        if piece.logprobs:
-            choice["logprobs"] = chat_logprobs(piece.logprobs)
+        choice = self._choice(index, {"content": delta.text} if delta.text else {})
+        if delta.logprobs:
+            choice["logprobs"] = chat_logprobs(delta.logprobs)
         if self._job.return_token_ids:
-            choice["token_ids"] = piece.token_ids
-        if piece.finish_reason is not None:
-            choice["finish_reason"] = piece.finish_reason
-            choice["stop_reason"] = piece.stop_reason
+            choice["token_ids"] = delta.token_ids
+        if delta.finish_reason is not None:
+            choice["finish_reason"] = delta.finish_reason
+            choice["stop_reason"] = delta.stop_reason
         chunks.append(self._chunk([choice], usage))
         return chunks
 
     def usage_chunk(self, usage: Usage) -> dict[str, Any]:
         return self._chunk([], usage)
 
-    def whole(self, pieces: Sequence[Piece], usage: Usage) -> dict[str, Any]:
+    def whole(self, deltas: Sequence[Delta], usage: Usage) -> dict[str, Any]:
         answer = self._head("chat.completion")
-        answer["choices"] = [self._whole_choice(index, piece) for index, piece in enumerate(pieces)]
+        answer["choices"] = [self._whole_choice(index, delta) for index, delta in enumerate(deltas)]
         answer["usage"] = usage.fields()
         if self._job.return_token_ids:
             answer["prompt_token_ids"] = self._job.prompt_ids(0)
         return answer
 
-    def _whole_choice(self, index: int, piece: Piece) -> dict[str, Any]:
+    def _whole_choice(self, index: int, delta: Delta) -> dict[str, Any]:
         choice: dict[str, Any] = {
             "index": index,
-            "message": {"role": "assistant", "content": piece.text, "refusal": None},
-            "logprobs": chat_logprobs(piece.logprobs) if self._job.text.logprobs >= 0 else None,
-            "finish_reason": piece.finish_reason,
-            "stop_reason": piece.stop_reason,
+            "message": {"role": "assistant", "content": delta.text, "refusal": None},
+            "logprobs": chat_logprobs(delta.logprobs) if self._job.text.logprobs >= 0 else None,
+            "finish_reason": delta.finish_reason,
+            "stop_reason": delta.stop_reason,
         }
         if self._job.return_token_ids:
-            choice["token_ids"] = piece.token_ids
+            choice["token_ids"] = delta.token_ids
         return choice
 
     def _choice(self, index: int, delta: dict[str, Any]) -> dict[str, Any]:

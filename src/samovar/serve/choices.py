@@ -26,37 +26,34 @@ class Arrival:
 
 
 class Choices:
-    """Accepted requests, whose index is their place in the answer. `close()` ends what still runs; it is idempotent
-    and never waits, so it can stand in any `finally`."""
+    """Requests whose index is their place in the answer. `close()` ends what still runs; it is idempotent and never
+    waits, so it can stand in any `finally`, and before `submit` as well as after."""
 
-    def __init__(self, service: Service, requests: Sequence[Request], outputs: Sequence[AsyncIterator[Output]]) -> None:
+    def __init__(self, service: Service, requests: Sequence[Request]) -> None:
         self._service = service
         self._requests = requests
         self._received = [0] * len(requests)
-        self._open = set(range(len(requests)))
+        self._open: set[int] = set()
         self._arrived: list[Arrival] = []
         self._failure: SamovarError | None = None
         self._wake = asyncio.Event()
-        self._pumps = [asyncio.create_task(self._pump(at, stream)) for at, stream in enumerate(outputs)]
+        self._pumps: list[asyncio.Task[None]] = []
 
-    @staticmethod
-    async def submit(service: Service, requests: Sequence[Request]) -> Choices:
+    async def submit(self) -> None:
         """Waits for every verdict. If one is refused, the others are ended and the first refusal is raised."""
-        tasks = [asyncio.ensure_future(service.submit(request)) for request in requests]
+        tasks = [asyncio.ensure_future(self._service.submit(request)) for request in self._requests]
         try:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
-            await _withdraw(service, requests, tasks)
+            await _withdraw(self._service, self._requests, tasks)
             raise
         refusals = [task.exception() for task in tasks]
         refusal = next((error for error in refusals if error is not None), None)
         if refusal is not None:
-            await _withdraw(service, requests, tasks)
+            await _withdraw(self._service, self._requests, tasks)
             raise refusal
-        return Choices(service, requests, [task.result() for task in tasks])
-
-    def __len__(self) -> int:
-        return len(self._requests)
+        self._open.update(range(len(tasks)))
+        self._pumps += [asyncio.create_task(self._pump(at, task.result())) for at, task in enumerate(tasks)]
 
     async def next(self, timeout_s: float | None = None) -> list[Arrival]:
         """Everything that arrived since the last call, in order; waits for something, [] when the time is up.
@@ -90,11 +87,6 @@ class Choices:
         for index in sorted(self._open):
             self.finish(index, self._received[index])
 
-    @property
-    def num_open(self) -> int:
-        """Choices the engine still works on."""
-        return len(self._open)
-
     async def _pump(self, index: int, outputs: AsyncIterator[Output]) -> None:
         try:
             async for output in outputs:
@@ -124,8 +116,3 @@ async def _withdraw(
         service.finish(request.id, 0)
         task.cancel()
     await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled() and task.exception() is None:
-            close = getattr(task.result(), "aclose", None)
-            if close is not None:
-                await close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from samovar.serve.generation import Piece
+from samovar.serve.choice_text import Delta
 from samovar.serve.job import Job, Usage
 from samovar.serve.logprobs import completion_logprobs
 
@@ -17,12 +17,12 @@ class CompletionFormat:
         self._job = job
         self._begun: set[int] = set()
 
-    def chunks(self, index: int, piece: Piece, usage: Usage | None) -> list[dict[str, Any]]:
+    def chunks(self, index: int, delta: Delta, usage: Usage | None) -> list[dict[str, Any]]:
         first = index not in self._begun
         self._begun.add(index)
-        choice = self._choice(index, piece, self._job.echo_of(index) if first else "")
+        choice = self._choice(index, delta, self._job.echo_of(index) if first else "")
         if self._job.return_token_ids:
-            choice["token_ids"] = piece.token_ids
+            choice["token_ids"] = delta.token_ids
             if first:
                 choice["prompt_token_ids"] = self._job.prompt_ids(index)
         return [self._answer([choice], usage)]
@@ -30,23 +30,23 @@ class CompletionFormat:
     def usage_chunk(self, usage: Usage) -> dict[str, Any]:
         return self._answer([], usage)
 
-    def whole(self, pieces: Sequence[Piece], usage: Usage) -> dict[str, Any]:
+    def whole(self, deltas: Sequence[Delta], usage: Usage) -> dict[str, Any]:
         choices = []
-        for index, piece in enumerate(pieces):
-            choice = self._choice(index, piece, self._job.echo_of(index))
+        for index, delta in enumerate(deltas):
+            choice = self._choice(index, delta, self._job.echo_of(index))
             if self._job.return_token_ids:
-                choice["token_ids"] = piece.token_ids
+                choice["token_ids"] = delta.token_ids
                 choice["prompt_token_ids"] = self._job.prompt_ids(index)
             choices.append(choice)
         return self._answer(choices, usage)
 
-    def _choice(self, index: int, piece: Piece, before: str) -> dict[str, Any]:
+    def _choice(self, index: int, delta: Delta, before: str) -> dict[str, Any]:
         return {
             "index": index,
-            "text": before + piece.text,
-            "logprobs": completion_logprobs(piece.logprobs) if self._job.text.logprobs >= 0 else None,
-            "finish_reason": piece.finish_reason,
-            "stop_reason": piece.stop_reason,
+            "text": before + delta.text,
+            "logprobs": completion_logprobs(delta.logprobs) if self._job.text.logprobs >= 0 else None,
+            "finish_reason": delta.finish_reason,
+            "stop_reason": delta.stop_reason,
         }
 
     def _answer(self, choices: list[dict[str, Any]], usage: Usage | None) -> dict[str, Any]:

@@ -36,8 +36,9 @@ _MEANINGS = {
     400: "A field is wrong; `error.param` names it.",
     401: "The API key is missing or unknown.",
     404: "No such model.",
+    408: "The body came too slowly.",
     413: "The body is too large.",
-    429: "A queue is full; see Retry-After.",
+    429: "A queue is full, or too much is being uploaded; see Retry-After.",
     500: "The step that computed this request failed.",
     503: "The engine is gone or the server is shutting down.",
 }

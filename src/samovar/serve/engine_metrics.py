@@ -13,6 +13,8 @@ from samovar.core.ports import EngineInfo
 from samovar.core.stats import EngineStats
 
 LABELS = ("model_name", "engine")
+_PRIVATE = ("cache_dir", "record_path", "model")
+"""Settings that say how the machine is laid out: anyone may read `/metrics`."""
 
 _GAUGES = (
     ("vllm:num_requests_running", "num_running", "Requests on the device."),
@@ -113,8 +115,12 @@ class EngineMetrics(Collector):
         return family
 
     def _config(self) -> Metric:
-        """Every resolved option as a label of one constant, as vLLM does."""
-        settings = {_label(flag): value for flag, value in sorted(self._info.settings.items())}
+        """Every resolved option as a label of one constant, as vLLM does; no paths."""
+        settings = {
+            label: value
+            for label, value in sorted((_label(flag), value) for flag, value in self._info.settings.items())
+            if label not in _PRIVATE and not value.startswith(("/", "~", "."))
+        }
         settings |= {"block_size": str(self._info.block_tokens), "num_gpu_blocks": str(self._info.num_blocks)}
         for name, value in zip(LABELS, self._labels, strict=True):
             settings.pop(name, None)

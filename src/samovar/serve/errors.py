@@ -10,11 +10,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from samovar.base.errors import NotFound, RequestError, SamovarError, Saturated, Unauthorized
+from samovar.base.errors import NotFound, RequestError, SamovarError, Saturated, Unauthorized, UploadTimeout
+from samovar.base.shown import shown
+from samovar.serve.disconnect import ClientGone
 from samovar.serve.json_output import JsonResponse
 from samovar.serve.metrics import Metrics
 
 INTERNAL = SamovarError("The server had an internal error.")
+NOBODY_LEFT = 499
+"""Status of an answer that cannot arrive, for the access log; nginx's number for it."""
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -26,6 +30,8 @@ def error_response(error: SamovarError) -> Response:
     headers: dict[str, str] = {}
     if error.status in (429, 503):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s or 1)))
+    if isinstance(error, UploadTimeout):
+        headers["connection"] = "close"
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"
     return JsonResponse(error_body(error), status_code=error.status, headers=headers)
@@ -40,16 +46,21 @@ def install_handlers(app: FastAPI, metrics: Metrics) -> None:
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = HTTP_CODES.get(error.status_code, "http_error")
-        known = NotFound(f"There is no {request.method} {request.url.path} here.")
+        known = NotFound(f"There is no {request.method} {shown(request.url.path)} here.")
         body = error_body(known)
         body["error"]["code"] = code
         return JsonResponse(body, status_code=error.status_code, headers=dict(error.headers or {}))
+
+    async def nobody(request: Request, error: Exception) -> Response:
+        metrics.disconnects.inc()
+        return Response(status_code=NOBODY_LEFT)
 
     async def bug(request: Request, error: Exception) -> Response:
         metrics.error(INTERNAL.code)
         return error_response(INTERNAL)
 
     app.add_exception_handler(SamovarError, ours)
+    app.add_exception_handler(ClientGone, nobody)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(Exception, bug)
 

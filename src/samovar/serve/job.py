@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samovar.core.request import Request
-from samovar.serve.generation import Piece, TextOptions
+from samovar.serve.choice_text import Delta, TextOptions
 from samovar.serve.prompts import Prompt
 
 
@@ -51,13 +51,13 @@ class Usage:
         }
 
 
-def joined(pieces: Sequence[Piece]) -> Piece:
-    """A choice's pieces as one; the last carries the end."""
-    last = pieces[-1]
-    return Piece(
-        "".join(piece.text for piece in pieces),
-        tuple(token for piece in pieces for token in piece.token_ids),
-        tuple(info for piece in pieces for info in piece.logprobs),
+def joined(deltas: Sequence[Delta]) -> Delta:
+    """A choice's deltas as one; the last carries the end."""
+    last = deltas[-1]
+    return Delta(
+        "".join(delta.text for delta in deltas),
+        tuple(token for delta in deltas for token in delta.token_ids),
+        tuple(info for delta in deltas for info in delta.logprobs),
         last.finish_reason,
         last.stop_reason,
     )

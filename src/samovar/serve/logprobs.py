@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import math
 from typing import Any
 
-from samovar.serve.generation import TokenInfo
+from samovar.serve.choice_text import TokenInfo
 
 FLOOR = -9999.0
 """Stands for minus infinity, which JSON cannot write; the OpenAI API uses the same value."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from samovar.base.errors import ModelNotFound
+from samovar.base.shown import shown
 from samovar.serve.config import ServeConfig
-from samovar.serve.validation import shown
 
 log = logging.getLogger(__name__)
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 import time
 
 from samovar.core.request import Request
+from samovar.core.sampling import SamplingParams
 from samovar.serve.bodies import ChatBody, CompletionBody
-from samovar.serve.generation import TextOptions
+from samovar.serve.choice_text import TextOptions
 from samovar.serve.job import Job
 from samovar.serve.json_input import parse_object
 from samovar.serve.prompts import Domain, Prompt
 from samovar.serve.sampling import AnyBody, for_choice, num_choices, sampling_params, stop_strings
 from samovar.serve.session import session_of
 from samovar.serve.state import ServerState
-from samovar.serve.support import refuse_unsupported
+from samovar.serve.unsupported import refuse_unsupported
 from samovar.serve.validation import validate
 
 
@@ -73,8 +74,26 @@ def _job(
     echo: tuple[str, ...] = (),
 ) -> Job:
     options = body.stream_options
-    text = _text_options(state, body, at_start)
-    requests = [request for prompt in prompts for request in _requests(state, caller, body, prompt, n)]
+    samplings = [sampling_params(body, len(prompt.token_ids), state.limits, state.config) for prompt in prompts]
+    session = session_of(body, caller.headers)
+    domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
+    requests: list[Request] = []
+    for prompt, sampling in zip(prompts, samplings, strict=True):
+        packed, keys = domain.pack(prompt.token_ids)
+        requests += [
+            Request(
+                id=state.ids.new(),
+                token_ids=packed,
+                sampling=for_choice(sampling, choice),
+                root=domain.root,
+                keys=keys,
+                tenant=caller.tenant,
+                priority=body.priority or 0,
+                session_id=session.id,
+                parent_session_id=session.parent_id,
+            )
+            for choice in range(n)
+        ]
     return Job(
         id=f"{kind}-{body.request_id or caller.request_id}",
         created_s=int(time.time()),
@@ -82,7 +101,7 @@ def _job(
         prompts=prompts,
         n=n,
         requests=tuple(requests),
-        text=text,
+        text=_text_options(body, samplings, state.limits.eos_ids, at_start),
         stream=bool(body.stream),
         include_usage=options is not None and bool(options.include_usage),
         continuous_usage=options is not None and bool(options.include_usage) and bool(options.continuous_usage_stats),
@@ -91,39 +110,16 @@ def _job(
     )
 
 
-def _requests(state: ServerState, caller: Caller, body: AnyBody, prompt: Prompt, n: int) -> list[Request]:
-    """One per choice: the same prompt, each with its own seed."""
-    sampling = sampling_params(body, len(prompt.token_ids), state.limits, state.config)
-    domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
-    packed, keys = domain.pack(prompt.token_ids)
-    session = session_of(body, caller.headers)
-    return [
-        Request(
-            id=state.ids.new(),
-            token_ids=packed,
-            sampling=for_choice(sampling, choice),
-            root=domain.root,
-            keys=keys,
-            tenant=caller.tenant,
-            priority=body.priority or 0,
-            session_id=session.id,
-            parent_session_id=session.parent_id,
-        )
-        for choice in range(n)
-    ]
-
-
-def _text_options(state: ServerState, body: AnyBody, at_start: bool) -> TextOptions:
-    if isinstance(body, ChatBody):
-        logprobs = (body.top_logprobs or 0) if body.logprobs else -1
-    else:
-        logprobs = -1 if body.logprobs is None else body.logprobs
+def _text_options(
+    body: AnyBody, samplings: Sequence[SamplingParams], eos_ids: tuple[int, ...], at_start: bool
+) -> TextOptions:
     return TextOptions(
         stops=stop_strings(body.stop),
         include_stop=bool(body.include_stop_str_in_output),
         skip_special_tokens=body.skip_special_tokens is not False,
         at_start=at_start,
-        min_tokens=body.min_tokens or 0,
-        eos_ids=state.limits.eos_ids,
-        logprobs=logprobs,
+        # They differ where a prompt leaves less room than was asked for: such a choice ends before it matters.
+        min_tokens=max(sampling.min_tokens for sampling in samplings),
+        eos_ids=eos_ids,
+        logprobs=samplings[0].logprobs,
     )

@@ -8,15 +8,13 @@ from typing import Any
 
 from samovar.base.errors import InvalidField
 from samovar.base.keys import domain_salt, extend_keys, join_keys, pack_tokens, root_key
+from samovar.base.shown import shown
 from samovar.core.ports import EngineInfo
 from samovar.serve.bodies import ChatBody, CompletionBody, TokenizeBody
 from samovar.serve.json_input import child
 from samovar.serve.messages import normalise
-from samovar.serve.validation import shown
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
-
-_RESERVED_KWARGS = ("messages", "tools", "add_generation_prompt", "continue_final_message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,6 @@ class PromptReader:
         if self._template is None:
             raise InvalidField("messages: this model has no chat template; use /v1/completions.", param="messages")
         messages = normalise(body.messages)
-        extra = _extra(body)
         closing = bool(body.continue_final_message)
         if closing and body.add_generation_prompt:
             raise InvalidField(
@@ -70,7 +67,7 @@ class PromptReader:
             tools=body.tools or None,
             add_generation_prompt=opening,
             continue_final_message=closing,
-            **extra,
+            extra=_extra(body),
         )
         return Prompt(self._encode(text, bool(body.add_special_tokens), "messages"), text)
 
@@ -117,10 +114,6 @@ class PromptReader:
 
 def _extra(body: ChatBody | TokenizeBody) -> dict[str, Any]:
     extra = dict(body.chat_template_kwargs or {})
-    for name in _RESERVED_KWARGS:
-        if name in extra:
-            where = child("chat_template_kwargs", name)
-            raise InvalidField(f"{where}: give this as a field of the request.", param=where)
     if isinstance(body, ChatBody) and body.reasoning_effort is not None:
         extra.setdefault("reasoning_effort", body.reasoning_effort)
     return extra

@@ -1,4 +1,4 @@
-"""All choices of a job as they come in: pieces of text, usage so far, and the measurements."""
+"""All choices of a job as they come in: deltas of text, usage so far, and the measurements."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from samovar.base.errors import Draining, SamovarError
 from samovar.core.events import Output
 from samovar.serve.chat_format import ChatFormat
+from samovar.serve.choice_text import ChoiceText, Delta
 from samovar.serve.choices import Choices
 from samovar.serve.completion_format import CompletionFormat
 from samovar.serve.errors import INTERNAL, error_body
-from samovar.serve.generation import ChoiceText, Piece
 from samovar.serve.job import Job, Usage, joined
 from samovar.serve.json_output import DONE, KEEP_ALIVE, event
 from samovar.serve.metrics import ChoiceTimer, Metrics
@@ -31,6 +31,7 @@ class Reading:
         self._job = job
         self._choices = choices
         self._metrics = metrics
+        self._prompt_tokens = sum(len(prompt.token_ids) for prompt in job.prompts)
         self._texts = [ChoiceText(tokenizer, job.text) for _ in job.requests]
         self._timers = [
             ChoiceTimer(metrics, arrived_s, len(job.prompt_ids(index))) for index in range(len(job.requests))
@@ -40,25 +41,25 @@ class Reading:
     def done(self) -> bool:
         return all(text.finished for text in self._texts)
 
-    async def next(self, timeout_s: float | None = None) -> list[tuple[int, Piece]]:
-        """What there is to show now, all waiting outputs of a choice in one piece; may be empty. Raises the error that
+    async def next(self, timeout_s: float | None = None) -> list[tuple[int, Delta]]:
+        """What there is to show now, all waiting outputs of a choice in one delta; may be empty. Raises the error that
         any choice ended with."""
         waiting: dict[int, list[Output]] = {}
         for arrival in await self._choices.next(timeout_s):
             if not self._texts[arrival.index].finished:
                 self._timers[arrival.index].tokens(len(arrival.output.token_ids), arrival.at_s)
                 waiting.setdefault(arrival.index, []).append(arrival.output)
-        pieces = []
+        deltas = []
         for index, outputs in waiting.items():
             text = self._texts[index]
-            piece = text.push(outputs)
+            delta = text.push(outputs)
             if text.stopped_early:
                 self._choices.finish(index, text.num_tokens)
-            if piece is not None:
-                pieces.append((index, piece))
-                if piece.finish_reason is not None:
-                    self._timers[index].end(piece.finish_reason, text.num_tokens, time.monotonic())
-        return pieces
+            if delta is not None:
+                deltas.append((index, delta))
+                if delta.finish_reason is not None:
+                    self._timers[index].end(delta.finish_reason, text.num_tokens, time.monotonic())
+        return deltas
 
     def usage(self) -> Usage:
         """A prompt counts once however many choices it has, and as cached only what no choice had to compute."""
@@ -67,7 +68,7 @@ class Reading:
             begun = [text for text in self._texts[first : first + self._job.n] if text.num_tokens]
             cached += min((text.num_cached_tokens for text in begun), default=0)
         return Usage(
-            prompt_tokens=sum(len(prompt.token_ids) for prompt in self._job.prompts),
+            prompt_tokens=self._prompt_tokens,
             completion_tokens=sum(text.num_tokens for text in self._texts),
             cached_tokens=cached,
         )
@@ -89,15 +90,15 @@ class Reading:
 
 async def whole_answer(reading: Reading, job: Job, format: Format) -> dict[str, Any]:
     """Reads everything, then writes one answer."""
-    pieces: list[list[Piece]] = [[] for _ in job.requests]
+    deltas: list[list[Delta]] = [[] for _ in job.requests]
     try:
         while not reading.done:
-            for index, piece in await reading.next():
-                pieces[index].append(piece)
+            for index, delta in await reading.next():
+                deltas[index].append(delta)
     except SamovarError as error:
         reading.failed(error, answered=False)
         raise
-    return format.whole([joined(parts) for parts in pieces], reading.usage())
+    return format.whole([joined(parts) for parts in deltas], reading.usage())
 
 
 async def stream_answer(reading: Reading, job: Job, format: Format, keepalive_s: float) -> AsyncIterator[bytes]:
@@ -106,12 +107,9 @@ async def stream_answer(reading: Reading, job: Job, format: Format, keepalive_s:
     sent_s = time.monotonic()
     try:
         while not reading.done:
-            pieces = await reading.next(max(0.0, sent_s + keepalive_s - time.monotonic()))
-            events = b"".join(
-                event(chunk)
-                for index, piece in pieces
-                for chunk in format.chunks(index, piece, reading.usage() if job.continuous_usage else None)
-            )
+            deltas = await reading.next(max(0.0, sent_s + keepalive_s - time.monotonic()))
+            usage = reading.usage() if job.continuous_usage and deltas else None
+            events = b"".join(event(chunk) for index, delta in deltas for chunk in format.chunks(index, delta, usage))
             if events or time.monotonic() >= sent_s + keepalive_s:
                 sent_s = time.monotonic()
                 yield events or KEEP_ALIVE

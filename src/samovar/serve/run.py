@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 import logging
 import signal
 import socket
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
@@ -17,13 +18,15 @@ from samovar.base.errors import ConfigError
 from samovar.core.ports import Service
 from samovar.serve.app import make_app
 from samovar.serve.config import ServeConfig
+from samovar.serve.connections import BoundedConnection, ConnectionLimits, connections_allowed
 from samovar.serve.drain import Drain
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.1
+KEEP_ALIVE_S = 75
+"""For the next request of a connection to begin."""
 LAST_BYTES_S = 2.0
 """For connections to take the last bytes of their answers, after draining."""
 OK, ENGINE_DIED = 0, 1
@@ -63,15 +66,17 @@ async def serve(
     listener = listener or listen(config)
     drain = Drain()
     app = make_app(service, tokenizer, template, config, drain)
+    limits = ConnectionLimits(connections_allowed(config.max_connections), KEEP_ALIVE_S + config.body_timeout_s)
     server = _Server(
         uvicorn.Config(
             app,
+            http=cast(type[asyncio.Protocol], partial(BoundedConnection, limits)),
             access_log=config.access_log,
             log_config=None,
             lifespan="on",
             ws="none",
             server_header=False,
-            timeout_keep_alive=75,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, round(LAST_BYTES_S)),
         )
     )
@@ -136,8 +141,13 @@ async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None
 
 async def _until_ended(service: Service, signals: _Signals, running: asyncio.Task[None]) -> None:
     """A signal, the engine's death, or a server that stopped by itself."""
-    while not (signals.first.is_set() or running.done() or service.dead is not None):
-        await _wait(signals.first, POLL_S)
+    signal_came, engine_died = asyncio.create_task(signals.first.wait()), asyncio.create_task(service.wait_dead())
+    try:
+        await asyncio.wait({signal_came, engine_died, running}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for waiting in (signal_came, engine_died):
+            waiting.cancel()
+        await asyncio.wait({signal_came, engine_died})
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

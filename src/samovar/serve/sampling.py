@@ -8,10 +8,10 @@ import secrets
 import msgspec
 
 from samovar.base.errors import ContextLengthExceeded, InvalidField
+from samovar.base.shown import shown
 from samovar.core.sampling import SamplingParams
 from samovar.serve.bodies import MAX_STOP_CHARACTERS, MAX_STOPS, ChatBody, CompletionBody
 from samovar.serve.config import ServeConfig
-from samovar.serve.validation import shown
 
 COMPLETION_MAX_TOKENS = 16
 """What /v1/completions generates when not told, as in the OpenAI API; a chat may fill the context."""
@@ -45,10 +45,17 @@ def sampling_params(body: AnyBody, prompt_tokens: int, limits: Limits, config: S
     max_tokens = min(room, wanted if wanted is not None else room)
     defaults = config.sampling
     top_k = defaults.top_k if body.top_k is None else body.top_k
+    stop_token_ids = _stop_tokens(body, limits)
+    if min_tokens and len(stop_token_ids) >= limits.vocab_size:
+        raise InvalidField(
+            f"min_tokens: {min_tokens} with stop_token_ids naming all {limits.vocab_size} tokens of the vocabulary "
+            "leaves none to begin with.",
+            param="min_tokens",
+        )
     return SamplingParams(
         max_tokens=max_tokens,
         min_tokens=min(min_tokens, max_tokens),
-        stop_token_ids=_stop_tokens(body, limits),
+        stop_token_ids=stop_token_ids,
         seed=secrets.randbelow(SEEDS) if body.seed is None else body.seed % SEEDS,
         temperature=_or(body.temperature, defaults.temperature),
         top_p=_or(body.top_p, defaults.top_p),

@@ -14,6 +14,7 @@ from samovar.serve.names import ModelNames
 from samovar.serve.prompts import PromptReader
 from samovar.serve.request_ids import RequestIds
 from samovar.serve.sampling import Limits
+from samovar.serve.uploads import Uploads
 from samovar.serve.workers import Workers
 from samovar.text.tokenizer import Tokenizer
 
@@ -29,6 +30,7 @@ class ServerState:
     auth: Authenticator
     metrics: Metrics
     drain: Drain
+    uploads: Uploads
     workers: Workers
     ids: RequestIds
 

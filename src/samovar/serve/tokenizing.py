@@ -8,7 +8,7 @@ from samovar.base.errors import InvalidField
 from samovar.serve.bodies import DetokenizeBody, TokenizeBody
 from samovar.serve.json_input import parse_object
 from samovar.serve.state import ServerState
-from samovar.serve.support import refuse_unsupported
+from samovar.serve.unsupported import refuse_unsupported
 from samovar.serve.validation import validate
 
 

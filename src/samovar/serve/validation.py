@@ -8,11 +8,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from samovar.base.errors import InvalidField
+from samovar.base.shown import shown
 from samovar.serve.json_input import child
 
 Model = TypeVar("Model", bound=BaseModel)
-
-SHOWN_CHARACTERS = 60
 
 
 def validate(model: type[Model], value: dict[str, Any]) -> Model:
@@ -21,22 +20,6 @@ def validate(model: type[Model], value: dict[str, Any]) -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         raise _explain(value, error.errors(include_url=False)) from None
-
-
-def shown(value: object) -> str:
-    """A value for an error message: its representation, cut short, with control characters escaped."""
-    if isinstance(value, (list, dict)) and len(value) > SHOWN_CHARACTERS:
-        return f"{'an array' if isinstance(value, list) else 'an object'} of {len(value)}"
-    if isinstance(value, str) and len(value) > SHOWN_CHARACTERS:
-        return f"{value[:SHOWN_CHARACTERS]!a}..."
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
-        return "a number of more than 256 bits"
-    text = (
-        {None: "null", True: "true", False: "false"}[value]
-        if value is None or isinstance(value, bool)
-        else ascii(value)
-    )
-    return text if len(text) <= 2 * SHOWN_CHARACTERS else f"{text[: 2 * SHOWN_CHARACTERS]}..."
 
 
 def _explain(value: dict[str, Any], errors: list[ErrorDetails]) -> InvalidField:
@@ -50,7 +33,7 @@ def _explain(value: dict[str, Any], errors: list[ErrorDetails]) -> InvalidField:
 
 
 def _reworded(reason: str) -> str:
-    """ "Input should be a valid integer" -> "a valid integer"; other wordings are left as they are."""
+    """What is left of "Input should be a valid integer" is "a valid integer"; other wordings stay as they are."""
     _, found, rest = reason.partition(" should be ")
     if found:
         return rest

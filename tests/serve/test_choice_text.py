@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from samovar.core.events import FinishReason, Output
 from samovar.core.plan import TokenLogprobs
-from samovar.serve.generation import ChoiceText, Piece, TextOptions
+from samovar.serve.choice_text import ChoiceText, Delta, TextOptions
 from samovar.serve.job import joined
 from tests.serve.conftest import END, EXTRA, ids
 
 TEXTS = st.text(alphabet="ab😀ö", max_size=12)
 
 
-def read(tokenizer, options: TextOptions, outputs: list[Output], together: int) -> tuple[Piece, int]:
+def read(tokenizer, options: TextOptions, outputs: list[Output], together: int) -> tuple[Delta, int]:
     """Pushes outputs `together` at a time; the joined pieces, and the tokens counted."""
     text, pieces = ChoiceText(tokenizer, options), []
     for at in range(0, len(outputs), together):

@@ -6,6 +6,7 @@ is ended: each part puts its own ending on one `ExitStack`, which the streamed a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from functools import partial
@@ -17,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from samovar.base.errors import SamovarError
 from samovar.serve.choices import Choices
-from samovar.serve.disconnect import ClientGone, Disconnect
+from samovar.serve.disconnect import ClientGone, Disconnect, News, unless
 from samovar.serve.job import Job
 from samovar.serve.json_output import JsonResponse
 from samovar.serve.preparing import Caller
@@ -27,37 +28,44 @@ from samovar.serve.state import ServerState
 
 Prepare = Callable[[ServerState, Caller, bytes], Job]
 
-NOBODY_LEFT = 499
-"""Status of an answer that cannot arrive, for the access log; nginx's number for it."""
-
 
 async def generate(
     state: ServerState, request: Request, prepare: Prepare, make_format: Callable[[Job], Format]
 ) -> Response:
-    """Raises the SamovarError to answer with; after that nothing of the request is left running."""
+    """Raises the SamovarError to answer with, or ClientGone; after that nothing of the request is left running."""
     arrived_s = time.monotonic()
     caller = Caller(state.auth.tenant(request.headers), request.headers, client_id(request.scope))
     state.admit()
-    raw = await request.body()
-    gone = Disconnect(request.receive)
     with ExitStack() as stack:
+        # From here on a shutdown waits for this request: what it was admitted for may take long to arrive.
+        cut_off = CutOff()
+        stack.enter_context(state.drain.request(cut_off.fail))
+        gone, job = await _read(state, request, partial(prepare, state, caller), cut_off)
         stack.callback(gone.close)
-        ending = _Ending()
-        stack.enter_context(state.drain.request(ending.fail))
-        try:
-            job = await gone.race(state.workers.run(len(raw), partial(prepare, state, caller, raw)))
-            choices = await gone.race(Choices.submit(state.service, job.requests))
-            reading = Reading(job, choices, state.tokenizer, state.metrics, arrived_s)
-            stack.callback(reading.close)
-            ending.follow(choices)
-            format = make_format(job)
-            if job.stream:
-                events = stream_answer(reading, job, format, state.config.keepalive_s)
-                return EventStream(events, gone, state, stack.pop_all())
-            return JsonResponse(await gone.race(whole_answer(reading, job, format)))
-        except ClientGone:
-            state.metrics.disconnects.inc()
-            return Response(status_code=NOBODY_LEFT)
+        choices = Choices(state.service, job.requests)
+        stack.callback(choices.close)
+        await unless((gone.news, cut_off.news), choices.submit())
+        reading = Reading(job, choices, state.tokenizer, state.metrics, arrived_s)
+        stack.callback(reading.close)
+        cut_off.follow(choices)
+        format = make_format(job)
+        if job.stream:
+            events = stream_answer(reading, job, format, state.config.keepalive_s)
+            return EventStream(events, gone, state, stack.pop_all())
+        return JsonResponse(await unless((gone.news,), whole_answer(reading, job, format)))
+
+
+async def _read(
+    state: ServerState, request: Request, prepare: Callable[[bytes], Job], cut_off: CutOff
+) -> tuple[Disconnect, Job]:
+    """The body as a job, and the watch over the client from then on. The body's bytes are let go here."""
+    with state.uploads.begin(request) as upload, ExitStack() as on_error:
+        raw = await unless((cut_off.news,), upload.read())
+        gone = Disconnect(request.receive)
+        on_error.callback(gone.close)
+        job = await unless((gone.news, cut_off.news), state.workers.run(len(raw), partial(prepare, raw)))
+        on_error.pop_all()
+        return gone, job
 
 
 class EventStream(Response):
@@ -76,7 +84,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._stack:
             try:
-                await self._gone.race(self._write(send))
+                await unless((self._gone.news,), self._write(send))
             except (ClientGone, OSError):
                 self._metrics.disconnects.inc()
 
@@ -87,19 +95,23 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class _Ending:
-    """Where the news goes that a request must end early: to its choices, once it has some."""
+class CutOff:
+    """The server's word that a request must end early. Until the request has choices it is news; then the choices fail
+    with it, so that a stream can still say why it ends."""
 
     def __init__(self) -> None:
+        self.news: News = asyncio.get_running_loop().create_future()
         self._choices: Choices | None = None
-        self._error: SamovarError | None = None
 
     def fail(self, error: SamovarError) -> None:
-        self._error = error
+        if not self.news.done():
+            self.news.set_result(error)
         if self._choices is not None:
             self._choices.fail(error)
 
     def follow(self, choices: Choices) -> None:
         self._choices = choices
-        if self._error is not None:
-            choices.fail(self._error)
+        if self.news.done():
+            error = self.news.result()
+            assert isinstance(error, SamovarError)
+            choices.fail(error)

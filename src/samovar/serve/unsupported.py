@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from samovar.base.errors import InvalidField
+from samovar.base.shown import shown
 from samovar.serve.bodies import ChatBody, CompletionBody, GenerationBody, TokenizeBody
-from samovar.serve.validation import shown
 
 _REFUSED_WHEN_SET = (
     "prompt_logprobs", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",

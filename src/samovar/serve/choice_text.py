@@ -14,7 +14,7 @@ from samovar.text.output import OutputText
 from samovar.text.stop import StopMatcher
 from samovar.text.tokenizer import Tokenizer
 
-Ending = Literal["stop", "length"]
+EndReason = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TextOptions:
     min_tokens: int = 0
     """Stop strings are not looked for in the text of this many first tokens."""
     eos_ids: tuple[int, ...] = ()
-    """Ending with one of these is an ordinary end: it gives no stop reason."""
+    """EndReason with one of these is an ordinary end: it gives no stop reason."""
     logprobs: int = -1
     """As in `core.sampling`: alternatives per token, -1 for none at all."""
 
@@ -49,14 +49,14 @@ class TokenInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Delta:
     """What is new of a choice."""
 
     text: str
     token_ids: tuple[int, ...]
     """Every new token, the one that ended the output among them."""
     logprobs: tuple[TokenInfo, ...] = ()
-    finish_reason: Ending | None = None
+    finish_reason: EndReason | None = None
     stop_reason: str | int | None = None
     """The stop string, or the stop token that is no EOS."""
 
@@ -86,8 +86,8 @@ class ChoiceText:
         self.finished = False
         self.stopped_early = False
 
-    def push(self, outputs: Sequence[Output]) -> Piece | None:
-        """What the outputs add; None while there is nothing to show (it comes with a later piece). Raises the error
+    def push(self, outputs: Sequence[Output]) -> Delta | None:
+        """What the outputs add; None while there is nothing to show (it comes with a later one). Raises the error
         that an output ended with."""
         for output in outputs:
             self.num_cached_tokens = max(self.num_cached_tokens, output.num_cached_tokens)
@@ -97,7 +97,7 @@ class ChoiceText:
                 return self._end("stop", stop)
             if output.finish is not None:
                 return self._finish(output)
-        return self._piece(None, None) if self._text else None
+        return self._delta(None, None) if self._text else None
 
     def _read(self, output: Output) -> str | None:
         """Takes an output's tokens; returns the stop string that ended the text."""
@@ -127,7 +127,7 @@ class ChoiceText:
             self._characters += sum(byte & 0xC0 != 0x80 for byte in data)
         return info
 
-    def _finish(self, output: Output) -> Piece:
+    def _finish(self, output: Output) -> Delta:
         if output.finish is FinishReason.ERROR:
             raise output.error.exception() if output.error else StepFailed("The engine could not finish this request.")
         if output.finish is FinishReason.ABORT:
@@ -141,13 +141,13 @@ class ChoiceText:
         token = output.stop_token
         return self._end("stop", None if token in self._options.eos_ids else token)
 
-    def _end(self, reason: Ending, stop_reason: str | int | None) -> Piece:
+    def _end(self, reason: EndReason, stop_reason: str | int | None) -> Delta:
         self.finished = True
-        return self._piece(reason, stop_reason)
+        return self._delta(reason, stop_reason)
 
-    def _piece(self, reason: Ending | None, stop_reason: str | int | None) -> Piece:
-        piece = Piece("".join(self._text), tuple(self._ids), tuple(self._infos), reason, stop_reason)
+    def _delta(self, reason: EndReason | None, stop_reason: str | int | None) -> Delta:
+        delta = Delta("".join(self._text), tuple(self._ids), tuple(self._infos), reason, stop_reason)
         self._text.clear()
         self._ids.clear()
         self._infos.clear()
-        return piece
+        return delta
