@@ -97,7 +97,10 @@ async def soak(args: argparse.Namespace) -> int:
     checkpoint = await asyncio.to_thread(locate, args.model, cache_dir())
     text = load_text(checkpoint.path)
     config = EngineProcessConfig(
-        model=args.model, cache_dir=str(cache_dir()), kv_cache_memory_bytes=args.kv_mib * MiB, num_threads=args.threads
+        model=args.model,
+        cache_dir=str(cache_dir()),
+        kv_cache_memory_bytes=args.kv_mib * MiB,
+        num_threads=args.num_threads,
     )
     engine = await EngineClient.start(config)
     server = ServeConfig(model=args.model, port=0)
@@ -155,7 +158,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--leave", type=float, default=0.3, help="share of requests whose client goes away")
     parser.add_argument("--kv-mib", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--num-threads", type=int, default=None)
     parser.add_argument("--growth-mib", type=float, default=30, help="most growth of a process in the second half")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json")

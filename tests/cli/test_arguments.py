@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+import re
 import socket
 import subprocess
 import sys
 
 import pytest
 
-from samovar.base.errors import CheckpointError, ConfigError
+from samovar.base.errors import ConfigError
+from samovar.base.units import parse_bytes
+from samovar.cli import serve as serve_module
 from samovar.cli.arguments import spread_lists
-from samovar.cli.serve import parse_bytes, with_sampling_defaults
-from samovar.serve.config import SamplingDefaults, ServeConfig
 
 
 def samovar(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -58,33 +60,30 @@ def test_sizes_that_are_none_name_the_flag(text: str) -> None:
         parse_bytes(text, "--kv-cache-memory-bytes")
 
 
-def test_sampling_defaults_come_from_the_checkpoint(tmp_path: Path) -> None:
-    server = ServeConfig("m")
-    assert with_sampling_defaults(server, tmp_path) is server
-    file = tmp_path / "generation_config.json"
-    file.write_text('{"temperature": 0.6, "top_k": 20, "eos_token_id": 2}')
-    assert with_sampling_defaults(server, tmp_path).sampling == SamplingDefaults(temperature=0.6, top_k=20)
-    file.write_text('{"do_sample": false, "temperature": 0.6}')
-    assert with_sampling_defaults(server, tmp_path).sampling == SamplingDefaults(temperature=0.0)
-    file.write_text('{"temperature": "hot"}')
-    with pytest.raises(CheckpointError, match="generation_config"):
-        with_sampling_defaults(server, tmp_path)
-    file.write_text("{")
-    with pytest.raises(CheckpointError, match="generation_config"):
-        with_sampling_defaults(server, tmp_path)
-
-
 def test_version_and_help() -> None:
     assert samovar("--version").stdout.startswith("samovar ")
-    shown = samovar("serve", "--help").stdout
-    for panel in ("Model", "KV cache", "Scheduling", "Server", "Debugging"):
-        assert panel in shown
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_shows_every_flag_whole(columns: int) -> None:
+    env = {**os.environ, "COLUMNS": str(columns)}
+    command = [sys.executable, "-m", "samovar.cli.main", "serve", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout
+    source = Path(serve_module.__file__).read_text()
+    names = re.findall(r"^    (\w+): Annotated\[", source, re.M)
+    flags = {"--" + name.replace("_", "-") for name in names} - {"--model"}
+    assert len(flags) > 20 and not {flag for flag in flags if flag not in shown}
+    if columns >= 100:
+        assert all(panel in shown for panel in ("Model", "KV cache", "Scheduling", "Server", "Debugging"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["serve", "--no-such-flag"], ["--no-such-flag"]),
+        (["serve", "--api-key"], ["--api-key", "needs a value"]),
+        (["serve", "--served-model-name", "--port", "0"], ["--served-model-name", "needs a value"]),
+        (["serve", "--num-threads", "0"], ["--num-threads", "1"]),
         (["serve", "--max-num-seqs", "many"], ["--max-num-seqs", "integer"]),
         (["serve", "--max-num-seqs", "0"], ["--max-num-seqs", "0", "1"]),
         (["serve", "--dtype", "int3"], ["--dtype", "int3", "bfloat16"]),

@@ -25,7 +25,7 @@ class Server:
     def __init__(self, log: Path, *flags: str) -> None:
         self.began = time.monotonic()
         self.log = log
-        command = [sys.executable, "-m", "samovar.cli.main", "serve", "--port", "0", "--threads", "1", *flags]
+        command = [sys.executable, "-m", "samovar.cli.main", "serve", "--port", "0", "--num-threads", "1", *flags]
         with log.open("w") as stderr:
             self.process = subprocess.Popen(command, stderr=stderr)
         self.url = self._wait()

@@ -59,9 +59,11 @@ def chat(
     history: list[dict[str, str]] = [{"role": "system", "content": system}] if system else []
     with httpx.Client(base_url=url.rstrip("/") + "/", headers=headers, timeout=httpx.Timeout(10, read=600)) as client:
         if message is not None:
-            _turn(console, client, body, [*history, {"role": "user", "content": message}])
+            asked = message.encode("utf-8", "replace").decode("utf-8")
+            _turn(console, client, body, [*history, {"role": "user", "content": asked}])
             return
-        console.print(f"[dim]{HELP}[/]")
+        if console.is_terminal:
+            console.print(f"[dim]{HELP}[/]")
         while (line := _ask(console)) is not None:
             if line.startswith("/system"):
                 history = [{"role": "system", "content": line.removeprefix("/system").strip()}]
@@ -77,9 +79,12 @@ def chat(
 
 def _ask(console: Console) -> str | None:
     try:
-        return console.input("[bold cyan]>[/] ").strip()
+        # What is not UTF-8 came in as lone surrogates, which no JSON body can carry.
+        line = console.input("[bold cyan]>[/] ") if console.is_terminal else input()
+        return line.encode("utf-8", "replace").decode("utf-8").strip()
     except (EOFError, KeyboardInterrupt):
-        console.print()
+        if console.is_terminal:
+            console.print()
         return None
 
 
@@ -91,6 +96,8 @@ def _converse(
     try:
         answer = _turn(console, client, body, [*history, question])
     except SamovarError as error:
+        if not console.is_terminal:
+            raise  # nobody is there to try again
         console.print(f"[bold red]error:[/] {escape(error.message)}", highlight=False)
     except KeyboardInterrupt:
         console.print("\n[dim]cut off[/]")
@@ -138,6 +145,7 @@ def _piece(event: dict[str, Any], turn: Turn) -> Iterator[str]:
 
 def _message(response: httpx.Response) -> str:
     try:
-        return f"{response.status_code}: {response.json()['error']['message']}"
+        hint = ": does --url end in /v1?" if response.status_code == 404 else ""
+        return f"{response.status_code}: {response.json()['error']['message']}{hint}"
     except (ValueError, KeyError, TypeError):
         return f"{response.status_code}: {response.text[:500]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import Annotated
 
@@ -16,6 +17,11 @@ from samovar.cli.bench import app as bench_app
 from samovar.cli.chat import chat
 from samovar.cli.check_log import check_log
 from samovar.cli.serve import serve
+from samovar.cli.tokenizer import app as tokenizer_app
+from samovar.cli.trace import app as trace_app
+
+# Tables cut long flags short where there is no room for them; a plain list never does.
+_WIDE = shutil.get_terminal_size().columns >= 100
 
 app = typer.Typer(
     name="samovar",
@@ -23,13 +29,15 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="rich" if _WIDE else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
 app.command()(chat)
 app.command()(check_log)
 app.add_typer(bench_app, name="bench")
+app.add_typer(trace_app, name="trace")
+app.add_typer(tokenizer_app, name="tokenizer")
 
 
 def _show_version(wanted: bool) -> None:

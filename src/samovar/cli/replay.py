@@ -28,6 +28,7 @@ from samovar.workload.reading import ReadCounts, read_sessions
 from samovar.workload.replay import ReplayConfig
 from samovar.workload.replay_fit import Fit
 from samovar.workload.report import report_page, write_report
+from samovar.workload.report_data import named_apart
 from samovar.workload.scale import divisor, scale_session
 
 T = TypeVar("T")
@@ -156,7 +157,8 @@ def replay(
         seed=seed,
     )
     counts = ReadCounts()
-    trees = [scale_session(tree, divisor(scale)) for tree in read_sessions(trace, skip_bad=skip_bad, counts=counts)]
+    n = _divisor(scale)
+    trees = [scale_session(tree, n) for tree in read_sessions(trace, skip_bad=skip_bad, counts=counts)]
     job = ReplayJob(
         url=base_url(url),
         trees=tuple(trees),
@@ -191,7 +193,7 @@ def report(
     title: Annotated[str, typer.Option(help="Its heading.")] = "Agent replay",
 ) -> None:
     """Lay the results of several replays over each other in one HTML file."""
-    write_report(report_page([ReplaySource(path).read() for path in runs], title), html)
+    write_report(report_page(named_apart(ReplaySource(path).read() for path in runs), title), html)
     Console(stderr=True).print(f"report of {len(runs)} runs in {html}", highlight=False)
 
 
@@ -211,6 +213,13 @@ def _concurrencies(text: str) -> tuple[int, ...]:
     if not lanes or any(lane < 1 for lane in lanes) or len(set(lanes)) != len(lanes):
         raise ConfigError(f"--concurrency {text}: must be different numbers from 1 up, with commas between")
     return lanes
+
+
+def _divisor(scale: float) -> int:
+    try:
+        return divisor(scale)
+    except ConfigError as error:
+        raise ConfigError(error.message.replace("--factor", "--scale"), param="scale") from None
 
 
 def _one_of(flag: str, value: str, allowed: tuple[T, ...]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
@@ -75,9 +76,9 @@ class LiveTable:
         )
 
     def _table(self) -> Table:
-        table = Table("lanes")
-        rates = ("P90 tok/s", "E2E tok/s", "tok/s/GPU", "TTFT P90", "hit", "ceiling")
-        columns = ("requests", "failed", "cut", *rates)
+        table = Table("\nlanes", box=SIMPLE_HEAD)
+        rates = ("P90\ntok/s", "E2E\ntok/s", "tok/s\nper GPU", "TTFT\nP90", "\nhit", "hit\nlimit")
+        columns = ("\nsent", "\nfailed", "cut\noff", *rates)
         for column in columns:
             table.add_column(column, justify="right")
         for p in self._points:
@@ -87,7 +88,7 @@ class LiveTable:
                 _number(p.p90_interactivity),
                 _number(p.p90_e2e_interactivity),
                 _number(p.tokens_per_gpu_s),
-                "–" if p.ttft_s.p90 is None else f"{1e3 * p.ttft_s.p90:,.0f} ms",
+                "–" if p.ttft_s.p90 is None else f"{p.ttft_s.p90:,.2f} s",
                 _share(p.hit_rate),
                 _share(p.hit_ceiling),
             )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
-import json
 import logging
 from pathlib import Path
 import socket
@@ -15,15 +17,20 @@ from rich.markup import escape
 from rich.status import Status
 import typer
 
-from samovar.base.errors import CheckpointError, ConfigError
+from samovar.base.errors import ConfigError
+from samovar.base.units import parse_bytes
 from samovar.cli.surroundings import cache_dir, set_up_log
+from samovar.core.ports import Service
 from samovar.models.locate import DEFAULT_MODEL, locate
 from samovar.runner.client import EngineClient
 from samovar.runner.config import EngineProcessConfig
 from samovar.serve.config import SamplingDefaults, ServeConfig
+from samovar.serve.recorded import RecordedService
 from samovar.serve.run import listen
 from samovar.serve.run import serve as serve_http
 from samovar.text.checkpoint import load_text
+from samovar.text.sampling_defaults import sampling_defaults
+from samovar.workload.recording import Recorder
 
 log = logging.getLogger("samovar")
 
@@ -64,7 +71,7 @@ def serve(
     download_dir: Annotated[
         Path | None, typer.Option(help="Where downloads are kept.", show_default="user cache", rich_help_panel=MODEL)
     ] = None,
-    threads: Annotated[
+    num_threads: Annotated[
         int | None, typer.Option(help="Threads of one operator.", show_default="all cores", rich_help_panel=MODEL)
     ] = None,
     # -- KV cache
@@ -127,6 +134,13 @@ def serve(
         ),
     ] = None,
     max_body_bytes: Annotated[str, typer.Option(help="Largest request body.", rich_help_panel=HTTP)] = "32MiB",
+    max_logprobs: Annotated[
+        int, typer.Option(help="Most likely tokens a client may ask for.", rich_help_panel=HTTP)
+    ] = 20,
+    max_connections: Annotated[int, typer.Option(help="Open connections at most.", rich_help_panel=HTTP)] = 4096,
+    body_timeout_s: Annotated[
+        float, typer.Option(help="An upload silent for this long is given up.", rich_help_panel=HTTP)
+    ] = 60.0,
     keepalive_s: Annotated[
         float, typer.Option(help="A silent stream gets a comment after this long.", rich_help_panel=HTTP)
     ] = 5.0,
@@ -134,6 +148,13 @@ def serve(
         float, typer.Option(help="Time for open requests to finish on SIGTERM.", rich_help_panel=HTTP)
     ] = 30.0,
     access_log: Annotated[bool, typer.Option(help="One line per request.", rich_help_panel=HTTP)] = False,
+    record_trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="Record sessions into this folder, as traces without any text, for `samovar trace`.",
+            rich_help_panel=HTTP,
+        ),
+    ] = None,
     # -- debugging
     record_path: Annotated[
         Path | None,
@@ -171,7 +192,7 @@ def serve(
         max_num_queued_tokens=max_num_queued_tokens,
         enable_prefix_caching=enable_prefix_caching,
         retention_policy=retention_policy,
-        num_threads=threads,
+        num_threads=num_threads,
         record_path=None if record_path is None else str(record_path),
         debug=debug,
     )
@@ -182,13 +203,18 @@ def serve(
         port=port,
         api_keys=tuple(api_key or ()),
         max_body_bytes=parse_bytes(max_body_bytes, "--max-body-bytes"),
+        max_logprobs=max_logprobs,
+        max_connections=max_connections,
+        body_timeout_s=body_timeout_s,
         keepalive_s=keepalive_s,
         drain_timeout_s=drain_timeout_s,
         access_log=access_log,
     )
     listener = listen(server)  # before anything slow: a taken port is known at once
     raise typer.Exit(
-        asyncio.run(_run(console, engine, server, listener, downloads, chat_template, generation_config == "auto"))
+        asyncio.run(
+            _run(console, engine, server, listener, downloads, chat_template, generation_config == "auto", record_trace)
+        )
     )
 
 
@@ -200,14 +226,17 @@ async def _run(
     downloads: Path,
     chat_template: Path | None,
     checkpoint_defaults: bool,
+    record_trace: Path | None,
 ) -> int:
     with console.status(f"starting {escape(engine.model)}") as status:
         checkpoint = await asyncio.to_thread(locate, engine.model, downloads)
         starting = asyncio.create_task(EngineClient.start(engine, lambda text: _progress(console, status, text)))
         try:
-            text = await asyncio.to_thread(load_text, checkpoint.path, datetime.now, chat_template)
+            text = await asyncio.to_thread(load_text, checkpoint.path, datetime.now, chat_template, checkpoint.header)
             if checkpoint_defaults:
-                server = with_sampling_defaults(server, checkpoint.path)
+                chosen = sampling_defaults(checkpoint.path)
+                server = replace(server, sampling=SamplingDefaults(**chosen))
+                log.info("sampling defaults: %s", chosen or "the API's own")
             service = await starting
         except BaseException:
             starting.cancel()
@@ -221,9 +250,24 @@ async def _run(
             server.canonical_model, address, port, info.dtype, info.max_model_len, info.num_blocks, info.block_tokens,
             info.max_num_batched_tokens,
         )  # fmt: skip
-        return await serve_http(service, text.tokenizer, text.template, server, listener)
+        with _recorded(service, server, record_trace) as recorded:
+            return await serve_http(recorded, text.tokenizer, text.template, server, listener)
     finally:
         await service.close()
+
+
+@contextmanager
+def _recorded(service: EngineClient, server: ServeConfig, folder: Path | None) -> Iterator[Service]:
+    """The service, its calls written down when a folder was given. Session files are complete at the end."""
+    if folder is None:
+        yield service
+        return
+    recorder = Recorder(folder, datetime.now().strftime("samovar-%Y%m%d-%H%M%S"), service.info.block_tokens)
+    log.info("recording sessions (lengths and reuse, no text) into %s", folder)
+    try:
+        yield RecordedService(service, recorder, server.canonical_model)
+    finally:
+        recorder.close()
 
 
 def _progress(console: Console, status: Status, text: str) -> None:
@@ -231,53 +275,3 @@ def _progress(console: Console, status: Status, text: str) -> None:
         status.update(escape(text))
     else:
         log.info("%s", text)
-
-
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 1 << 10,
-    "mi": 1 << 20,
-    "gi": 1 << 30,
-    "ti": 1 << 40,
-}
-
-
-def parse_bytes(text: str, flag: str) -> int:
-    """ "4GiB", "512 MB", "1000": bytes. Raises ConfigError naming the flag."""
-    stripped = text.strip()
-    number = stripped.rstrip("BKMGTbkmgti ")
-    unit = stripped[len(number) :].strip().lower().removesuffix("b")
-    try:
-        size = float(number) * _UNITS[unit]
-    except (ValueError, KeyError):
-        raise ConfigError(f"{flag} is {text!r}: give bytes, or a number with a unit such as 512MiB or 4GiB") from None
-    if not 0 < size < float(1 << 60):
-        raise ConfigError(f"{flag} is {text!r}: it must be more than 0 and less than 1 EiB")
-    return int(size)
-
-
-def with_sampling_defaults(server: ServeConfig, path: Path) -> ServeConfig:
-    """The checkpoint's own sampling defaults, as vLLM takes them from generation_config.json."""
-    from dataclasses import fields, replace
-
-    file = path / "generation_config.json"
-    if not file.is_file():
-        return server
-    try:
-        declared = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file}: not readable JSON: {error}") from error
-    names = [field.name for field in fields(SamplingDefaults)]
-    chosen = {name: declared[name] for name in names if declared.get(name) is not None}
-    if declared.get("do_sample") is False:
-        chosen = {"temperature": 0.0}
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in chosen.values()):
-        raise CheckpointError(f"{file}: sampling defaults must be numbers, got {chosen}")
-    if not chosen:
-        return server
-    log.info("sampling defaults from generation_config.json: %s", chosen)
-    return replace(server, sampling=SamplingDefaults(**chosen))

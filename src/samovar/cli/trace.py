@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 import typer
@@ -22,9 +23,10 @@ from samovar.workload.reading import ReadCounts, read_session, read_sessions, tr
 from samovar.workload.scale import divisor, scale_session
 from samovar.workload.session import SessionTree
 from samovar.workload.session_plot import session_page
-from samovar.workload.stats import TraceStats, trace_stats
+from samovar.workload.stats import trace_stats
 from samovar.workload.stats_page import stats_page, write_page
 from samovar.workload.stats_rows import Block, stats_blocks
+from samovar.workload.stats_types import TraceStats
 from samovar.workload.synth import synthesise
 from samovar.workload.synth_config import SynthConfig
 from samovar.workload.weka_writer import FileNames, write_weka
@@ -77,7 +79,7 @@ def plot(
     session = read_session(file)
     path = html or Path(f"{FileNames().of(session.id)}.html")
     write_page(session_page(session), path)
-    Console().print(f"wrote {path}", highlight=False)
+    Console().print(f"wrote {path}", highlight=False, markup=False)
 
 
 @app.command()
@@ -139,32 +141,26 @@ def _write_sessions(sessions: Iterator[SessionTree], out: Path, total: int | Non
             write_weka(session, out / f"{names.of(session.id)}.json")
             written += 1
             advance(written)
-    Console().print(f"wrote {written} sessions into {out}", highlight=False)
+    Console().print(f"wrote {written} sessions into {out}", highlight=False, markup=False)
 
 
 def _show(found: TraceStats) -> None:
     console = Console()
     for block in stats_blocks(found):
+        console.print(f"[bold]{block.title}[/]", highlight=False)
         console.print(_table(block))
         if block.help:
-            console.print(f"[dim]{block.help}[/]", highlight=False)
+            console.print(f"[dim]{escape(block.help)}[/]", highlight=False)
         console.print()
 
 
 def _table(block: Block) -> Table:
-    table = Table(
-        title=block.title,
-        title_justify="left",
-        title_style="bold",
-        show_header=any(block.columns),
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    shown = any(block.columns)
+    table = Table(show_header=shown, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for at, column in enumerate(block.columns):
-        table.add_column(column, justify="left" if at == 0 else "right", no_wrap=True)
+        table.add_column(escape(column), justify="left" if at == 0 else "right", no_wrap=True)
     for row in block.rows:
-        table.add_row(*row)
+        table.add_row(*(escape(cell) for cell in row))
     return table
 
 

@@ -1,12 +1,13 @@
 """AgentX's figures from request records. Each one's formula stands in `metrics_formulas`, under the same name.
 
-Percentiles interpolate linearly and weigh requests alike (main agents and sub-agents together). For rates the percentile
-is taken of the time and inverted after: P90 interactivity is the rate that 90% of the requests reach.
+Percentiles interpolate linearly and weigh requests alike (main agents and sub-agents together). For rates the
+percentile is taken of the time and inverted after: P90 interactivity is the rate that 90% of the requests reach.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -128,6 +129,16 @@ def inverse(seconds: float | None) -> float | None:
     return 1 / seconds if seconds else None
 
 
+def total(counts: Iterable[int | None]) -> int | None:
+    """None when one of them is, or there are none."""
+    known = list(counts)
+    return None if not known or None in known else sum(count or 0 for count in known)
+
+
+def ratio(part: int | None, whole: int) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
 def summarise(
     records: Iterable[RequestRecord],
     *,
@@ -141,22 +152,11 @@ def summarise(
     sessions_begun: int = 0,
     sessions_finished: int = 0,
 ) -> Point:
-    """Raises ConfigError for an SLO it does not know. `records` of one concurrency; warm-up is only counted."""
+    """`records` of one concurrency; those of the warm-up are only counted. `slo` as `parse_slo` gives it."""
     every = list(records)
     measured = [r for r in every if r.phase == "profile"]
     ok = [r for r in measured if r.status == "ok"]
-    lost = len(measured) - len(ok)
     window = max(r.end_s for r in ok) - min(r.start_s for r in ok) if ok else 0.0
-    full = [r.full_itl_s for r in ok]
-    full_known = [value for value in full if value is not None]
-    prompt = sum(r.prompt_tokens for r in ok)
-    output = sum(r.output_tokens for r in ok)
-    cached = _cached(ok)
-    planned = sum(r.planned_prompt_tokens for r in ok)
-    per_gpu_s = gpus * window
-    latency, normal = spread(r.latency_s for r in ok), spread(r.e2e_per_token_s for r in ok)
-    last_token, to_end = spread(r.itl_s for r in ok), spread(full)
-    rated = sum(r.latency_s or 0.0 for r in ok)
     limits = slo or {}
     met = sum(meets(r, limits) for r in ok)
     return Point(
@@ -169,47 +169,72 @@ def summarise(
         failed=sum(r.status == "failed" for r in measured),
         cut=sum(r.status == "cut" for r in measured),
         errors=_errors(measured),
-        ttft_s=spread(r.ttft_s for r in ok),
-        itl_s=last_token,
-        full_itl_s=to_end,
-        latency_s=latency,
-        e2e_per_token_s=normal,
-        p90_interactivity=inverse(to_end.p90),
-        p90_interactivity_last_token=inverse(last_token.p90),
-        p90_e2e_interactivity=inverse(normal.p90),
-        mean_e2e_interactivity=output / rated if rated else None,
-        p90_interactivity_all=inverse(percentile([*full_known, *[np.inf] * lost], 90)),
         gpus=gpus,
-        tokens_per_gpu_s=_rate(prompt + output, per_gpu_s),
-        computed_per_gpu_s=_rate(prompt - (cached or 0), per_gpu_s),
-        cached_per_gpu_s=_rate(cached or 0, per_gpu_s),
-        generated_per_gpu_s=_rate(output, per_gpu_s),
-        prompt_tokens=prompt,
-        cached_tokens=cached,
-        output_tokens=output,
-        hit_rate=cached / prompt if cached is not None and prompt else None,
-        hit_ceiling=sum(r.ceiling_tokens for r in ok) / planned if planned else None,
-        prompt_drift=prompt / planned - 1 if planned else 0.0,
-        short_answers=sum(r.output_tokens < r.planned_output_tokens for r in ok),
         slo=limits,
         slo_met=met,
         goodput_per_s=_rate(met, window),
-        costs=costs(
-            price,
-            gpus=gpus,
-            window_s=window,
-            tokens=prompt + output,
-            uncached_tokens=prompt - (cached or 0) + output,
-            turns=len(ok),
-            sessions=sum(1 / r.tree_turns for r in ok),
-        )
-        if price
-        else (),
+        costs=_costs(ok, price, gpus, window) if price else (),
         skipped_s=skipped_s,
         lag_s=spread(r.start_s - r.due_s for r in measured),
         sessions_begun=sessions_begun,
         sessions_finished=sessions_finished,
         warmup_requests=len(every) - len(measured),
+        **_speeds(ok, lost=len(measured) - len(ok)),
+        **_tokens(ok, gpus * window),
+    )
+
+
+def _speeds(ok: Sequence[RequestRecord], lost: int) -> dict[str, Any]:
+    """The fields of a Point that come from times; `lost` requests have none."""
+    full = [r.full_itl_s for r in ok]
+    to_end, last_token = spread(full), spread(r.itl_s for r in ok)
+    normal = spread(r.e2e_per_token_s for r in ok)
+    waited_s = sum(r.latency_s or 0.0 for r in ok)
+    everyone = [value for value in full if value is not None] + [np.inf] * lost
+    return {
+        "ttft_s": spread(r.ttft_s for r in ok),
+        "itl_s": last_token,
+        "full_itl_s": to_end,
+        "latency_s": spread(r.latency_s for r in ok),
+        "e2e_per_token_s": normal,
+        "p90_interactivity": inverse(to_end.p90),
+        "p90_interactivity_last_token": inverse(last_token.p90),
+        "p90_e2e_interactivity": inverse(normal.p90),
+        "mean_e2e_interactivity": sum(r.output_tokens for r in ok) / waited_s if waited_s else None,
+        "p90_interactivity_all": inverse(percentile(everyone, 90)),
+    }
+
+
+def _tokens(ok: Sequence[RequestRecord], gpu_s: float) -> dict[str, Any]:
+    """The fields of a Point that come from token counts."""
+    prompt, output = sum(r.prompt_tokens for r in ok), sum(r.output_tokens for r in ok)
+    planned = sum(r.planned_prompt_tokens for r in ok)
+    cached = total(r.cached_tokens for r in ok)
+    return {
+        "tokens_per_gpu_s": _rate(prompt + output, gpu_s),
+        "computed_per_gpu_s": _rate(prompt - (cached or 0), gpu_s),
+        "cached_per_gpu_s": _rate(cached or 0, gpu_s),
+        "generated_per_gpu_s": _rate(output, gpu_s),
+        "prompt_tokens": prompt,
+        "cached_tokens": cached,
+        "output_tokens": output,
+        "hit_rate": ratio(cached, prompt),
+        "hit_ceiling": ratio(total(r.ceiling_tokens for r in ok), planned),
+        "prompt_drift": prompt / planned - 1 if planned else 0.0,
+        "short_answers": sum(r.output_tokens < r.planned_output_tokens for r in ok),
+    }
+
+
+def _costs(ok: Sequence[RequestRecord], price: Price, gpus: int, window_s: float) -> tuple[Cost, ...]:
+    prompt, output = sum(r.prompt_tokens for r in ok), sum(r.output_tokens for r in ok)
+    return costs(
+        price,
+        gpus=gpus,
+        window_s=window_s,
+        tokens=prompt + output,
+        uncached_tokens=prompt - (total(r.cached_tokens for r in ok) or 0) + output,
+        turns=len(ok),
+        sessions=sum(1 / r.tree_turns for r in ok),
     )
 
 
@@ -248,11 +273,6 @@ def meets(record: RequestRecord, limits: dict[str, float]) -> bool:
         if (rate is not None and rate < limit) or (time is not None and time > limit):
             return False
     return True
-
-
-def _cached(records: Sequence[RequestRecord]) -> int | None:
-    known = [r.cached_tokens for r in records if r.cached_tokens is not None]
-    return sum(known) if known and len(known) == len(records) else None
 
 
 def _rate(count: float, seconds: float) -> float:

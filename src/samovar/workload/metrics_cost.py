@@ -44,7 +44,9 @@ def price_of(gpu: str, table: Path | None = None, *, own: float | None = None, r
     known = data.get("gpu", {})
     entry = known.get(gpu)
     if entry is None and own is None and rent is None:
-        raise ConfigError(f"--gpu {gpu}: the price table has {', '.join(sorted(known))}; others need --price", param="gpu")
+        raise ConfigError(
+            f"--gpu {gpu}: the price table has {', '.join(sorted(known))}; others need --price", param="gpu"
+        )
     entry = entry or {}
     return Price(
         gpu=gpu,
@@ -64,9 +66,12 @@ def _read(table: Path | None) -> dict[str, Any]:
         raise ConfigError(f"--prices: cannot read {name}: {error.strerror}", param="prices") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--prices: {name} is not TOML: {error}", param="prices") from error
-    for gpu, entry in (data.get("gpu") or {}).items():
+    known = data.get("gpu", {})
+    if not isinstance(known, dict):
+        raise ConfigError(f"--prices: {name}: gpu is {known!r}; it must be a table of accelerators", param="prices")
+    for gpu, entry in known.items():
         for basis in ("own", "rent"):
-            value = entry.get(basis) if isinstance(entry, dict) else None
+            value = entry.get(basis) if isinstance(entry, dict) else entry
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
                 raise ConfigError(f"--prices: {name}: gpu.{gpu}.{basis} is {value!r}; it must be dollars per hour")
     return data

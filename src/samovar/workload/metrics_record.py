@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from samovar.base.errors import ConfigError
+from samovar.workload.session import Role
 
 Phase = Literal["warmup", "profile"]
-Role = Literal["main", "sub-agent", "side-call"]
 Status = Literal["ok", "failed", "cut"]
 """`cut`: still running when the run ended, and cancelled."""
 HitClass = Literal["cold", "whole", "part", "lost", "unknown"]
@@ -20,6 +20,8 @@ HitClass = Literal["cold", "whole", "part", "lost", "unknown"]
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Times are seconds since the measured part of the run began; negative in warm-up."""
 
+    concurrency: int
+    """Of the part of the run it belongs to."""
     lane: int
     tree: str
     """Id of the session tree in the trace."""
@@ -48,8 +50,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """As the server counted; the planned number when it did not say."""
     cached_tokens: int | None = None
     """As the server counted; None when it did not say."""
-    ceiling_tokens: int
-    """What an infinite cache would have found of the very prompt sent."""
+    ceiling_tokens: int | None
+    """What an infinite cache would have found of the very prompt sent; None when nobody looked."""
     planned_output_tokens: int
     output_tokens: int
     tree_turns: int = 1
@@ -58,7 +60,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hit_class(self) -> HitClass:
         """cold: nothing could be found. whole: as much as an infinite cache. part: less. lost: nothing of it."""
-        if self.cached_tokens is None:
+        if self.cached_tokens is None or self.ceiling_tokens is None:
             return "unknown"
         if self.ceiling_tokens == 0:
             return "cold"
@@ -93,16 +95,6 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     def e2e_per_token_s(self) -> float | None:
         latency = self.latency_s
         return None if latency is None or self.output_tokens < 1 else latency / self.output_tokens
-
-
-def write_records(records: Iterable[RequestRecord], path: Path) -> None:
-    encoder = msgspec.json.Encoder()
-    try:
-        with path.open("wb") as file:
-            for record in records:
-                file.write(encoder.encode(record) + b"\n")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 
 
 def read_records(path: Path) -> Iterator[RequestRecord]:

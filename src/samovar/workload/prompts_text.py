@@ -7,6 +7,7 @@ where its words repeat, and has about as many tokens as words. How many exactly,
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -14,21 +15,21 @@ from numpy.typing import NDArray
 
 from samovar.workload.prompts import TokenRange, Tokens
 
-WORDS = tuple(
-    """
-    the of and to in is that it was for on are as with his they at be this have from or one had by but not what all
-    were we when your can said there use an each which she do how their if will up other about out many then them these
-    so some her would make like him into time has look two more write go see number no way could people my than first
-    water been call who its now find long down day did get come made may part over new sound take only little work know
-    place year live me back give most very after thing our just name good sentence man think say great where help
-    through much before line right too mean old any same tell boy follow came want show also around form three small
-    set put end does another well large must big even such because turn here why ask went men read need land different
-    home us move try kind hand picture again change off play spell air away animal house point page letter mother answer
-    found study still learn should world
-    """.split()
-)
+_TEXT = """
+the of and to in is that it was for on are as with his they at be this have from or one had by but not what
+all were we when your can said there use an each which she do how their if will up other about out many then
+them these so some her would make like him into time has look two more write go see number no way could people
+my than first water been call who its now find long down day did get come made may part over new sound take
+only little work know place year live me back give most very after thing our just name good sentence man think
+say great where help through much before line right too mean old any same tell boy follow came want show also
+around form three small set put end does another well large must big even such because turn here why ask went
+men read need land different home us move try kind hand picture again change off play spell air away animal
+house point page letter mother answer found study still learn should world
+"""
+WORDS = tuple(_TEXT.split())
 
 Role = Literal["system", "user", "assistant"]
+Message = tuple[Role, Tokens]
 
 
 class Words:
@@ -45,7 +46,7 @@ class Words:
         """`count` new units that together read `text`: an answer as part of later prompts."""
         bounds = [len(text) * at // count for at in range(count + 1)] if count else []
         first = len(self._pieces)
-        self._pieces.extend(text[a:b] for a, b in zip(bounds, bounds[1:], strict=False))
+        self._pieces.extend(text[a:b] for a, b in pairwise(bounds))
         return np.arange(first, len(self._pieces), dtype=np.int32)
 
     def text(self, units: Iterable[int] | NDArray[np.int32]) -> str:
@@ -62,22 +63,22 @@ class Conversation:
         self._parts: list[tuple[Role, int]] = []
         """Role and end of each message, in units."""
 
-    def messages(self, units: Tokens, answer_tokens: int, block_tokens: int) -> list[tuple[Role, Tokens]]:
+    def messages(self, units: Tokens, answer_tokens: int, block_tokens: int) -> list[Message]:
         """`answer_tokens`: length of the answer to the prompt before, which opens what is new here."""
         if self._last is None:
             kept, self._parts = 0, []
         else:
             kept = _common(self._last, units)
             self._parts = _cut(self._parts, kept)
+        goes_on = self._last is not None and kept > len(self._last) - block_tokens
         if not self._parts:
             if self._system and len(units) > self._system:
                 self._parts = [("system", self._system)]
-        elif self._last is not None and kept > len(self._last) - block_tokens and len(units) > kept + answer_tokens:
-            if answer_tokens:
-                self._parts.append(("assistant", kept + answer_tokens))
-        if not self._parts or self._parts[-1][1] < len(units):
+        elif goes_on and answer_tokens and len(units) > kept + answer_tokens:
+            self._parts.append(("assistant", kept + answer_tokens))
+        if not self._parts or (self._parts[-1][0] != "user" and self._parts[-1][1] < len(units)):
             self._parts.append(("user", len(units)))
-        elif self._parts[-1][0] == "assistant":
+        else:  # a message that was cut goes on; two of one role in a row are more than many templates bear
             self._parts[-1] = ("user", len(units))
         self._last = units
         starts = [0, *(end for _, end in self._parts)]

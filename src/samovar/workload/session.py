@@ -22,9 +22,9 @@ Role = Literal["main", "subagent", "aux"]
 summary), which nothing continues."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """One model call."""
+    """One model call. Equal only to itself: its blocks are an array."""
 
     start_s: float
     """When the client sent it."""
