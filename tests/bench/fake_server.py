@@ -26,6 +26,10 @@ class FakeServer:
     max_model_len: int | None = 8192
     says_block_size: bool = True
     says_cached: bool = True
+    keeps_answers: bool = False
+    """The KV of what it generates is found too, as in Samovar."""
+    retokenises: bool = False
+    """Takes token ids for something else and counts other tokens."""
     token_s: float = 0.0
     fails_every: int = 0
     """Each such request is answered 500."""
@@ -78,6 +82,8 @@ class FakeServer:
     ) -> Response:
         if form not in self.forms or ("ignore_eos" in body and not self.takes_ignore_eos):
             return JSONResponse({"error": {"message": "no such thing"}}, 400)
+        if form == "tokens" and self.retokenises:
+            tokens = [*tokens, 0]
         usage = {"prompt_tokens": len(tokens), "completion_tokens": count}
         if not body.get("stream"):
             return JSONResponse({"choices": [], "usage": usage})
@@ -95,6 +101,8 @@ class FakeServer:
             return JSONResponse({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
         if self.says_cached:
             usage |= {"prompt_tokens_details": {"cached_tokens": self._look_up(tokens)}}
+        if self.keeps_answers:
+            self._look_up([*tokens, *(5000 + at for at in range(count - 1))])
         broken = bool(self.breaks_every) and number % self.breaks_every == 0
         return StreamingResponse(self._stream(form, count, usage, broken), media_type="text/event-stream")
 

@@ -113,6 +113,20 @@ async def test_live_history_sends_what_the_server_said(tmp_path: Path) -> None:
     assert len(main[1]) == 350
 
 
+async def test_the_ceiling_of_live_history_counts_what_the_server_generated(tmp_path: Path) -> None:
+    grown = tree(
+        main_stream(turn(0, 1, [1], 100, out=45), turn(1, 2, [1, 2, 3], 200, out=90), turn(2, 3, [1, 2, 3, 4], 300))
+    )
+    fake = FakeServer(forms=("tokens",), keeps_answers=True)
+    _, _, records, _ = await run(fake, tmp_path / "run", sessions=[grown], lanes=(1,), max_visits=1, live_history=True)
+    assert [(r.cached_tokens, r.ceiling_tokens) for r in records] == [(0, 0), (144, 144), (288, 288)]
+
+
+async def test_token_ids_that_a_server_counts_otherwise_are_not_sent(tmp_path: Path) -> None:
+    _, _, _, watcher = await run(FakeServer(retokenises=True), tmp_path / "run", max_visits=1)
+    assert watcher.server is not None and watcher.server.form == "text"
+
+
 async def test_failures_are_recorded_and_the_sessions_go_on(tmp_path: Path) -> None:
     fake = FakeServer(fails_every=6, breaks_every=7)
     _, partial, records, watcher = await run(fake, tmp_path / "run", max_failed=0.5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 import os
 from pathlib import Path
 import re
@@ -15,12 +17,28 @@ from samovar.base.errors import ConfigError
 from samovar.base.units import parse_bytes
 from samovar.cli import serve as serve_module
 from samovar.cli.arguments import spread_lists
+from samovar.cli.main import main
 
 
-def samovar(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "samovar.cli.main", *arguments], capture_output=True, text=True, timeout=timeout
-    )
+@dataclass(frozen=True)
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def samovar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+    """The command line in this process: a new interpreter for each refusal would take most of a second."""
+
+    def run(*arguments: str) -> Run:
+        monkeypatch.setattr(sys, "argv", ["samovar", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return Run(int(ended.value.code or 0), shown.out, shown.err)
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -60,7 +78,7 @@ def test_sizes_that_are_none_name_the_flag(text: str) -> None:
         parse_bytes(text, "--kv-cache-memory-bytes")
 
 
-def test_version_and_help() -> None:
+def test_version_and_help(samovar: Callable[..., Run]) -> None:
     assert samovar("--version").stdout.startswith("samovar ")
 
 
@@ -100,7 +118,9 @@ def test_help_shows_every_flag_whole(columns: int) -> None:
         (["nonsense"], ["nonsense"]),
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_refused_with_the_reason(arguments: list[str], words: list[str]) -> None:
+def test_what_cannot_work_is_refused_with_the_reason(
+    samovar: Callable[..., Run], arguments: list[str], words: list[str]
+) -> None:
     run = samovar(*arguments)
     assert run.returncode == 2
     said = " ".join(run.stderr.split())
@@ -108,7 +128,9 @@ def test_what_cannot_work_is_refused_with_the_reason(arguments: list[str], words
     assert "Traceback" not in run.stderr
 
 
-def test_a_truncated_gguf_is_named(tmp_path: Path, smollm2_gguf: Path) -> None:
+@pytest.mark.model
+@pytest.mark.torch
+def test_a_truncated_gguf_is_named(samovar: Callable[..., Run], tmp_path: Path, smollm2_gguf: Path) -> None:
     cut = tmp_path / "cut.gguf"
     with smollm2_gguf.open("rb") as file:
         cut.write_bytes(file.read(3_000_000))
@@ -116,7 +138,7 @@ def test_a_truncated_gguf_is_named(tmp_path: Path, smollm2_gguf: Path) -> None:
     assert run.returncode == 2 and "cut.gguf" in run.stderr and "Traceback" not in run.stderr
 
 
-def test_a_taken_port_is_named_at_once() -> None:
+def test_a_taken_port_is_named_at_once(samovar: Callable[..., Run]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -126,6 +148,6 @@ def test_a_taken_port_is_named_at_once() -> None:
     assert "127.0.0.1" in run.stderr and str(port) in run.stderr and "Traceback" not in run.stderr
 
 
-def test_chat_without_a_server_says_what_to_do() -> None:
+def test_chat_without_a_server_says_what_to_do(samovar: Callable[..., Run]) -> None:
     run = samovar("chat", "--url", "http://127.0.0.1:9/v1", "hello")
     assert run.returncode == 2 and "samovar serve" in run.stderr

@@ -298,6 +298,17 @@ async def test_a_start_that_fails_raises_what_the_engine_raised(tiny: Tiny, tmp_
         await EngineClient.start(config(tiny, model=str(tmp_path)))
 
 
+@pytest.mark.parametrize("debug", [False, True])
+async def test_a_start_that_fails_is_told_once(
+    tiny: Tiny, tmp_path: Path, capfd: pytest.CaptureFixture[str], debug: bool
+) -> None:
+    """By whoever started it: the engine's own log has only what the message lacks, and only on request."""
+    with pytest.raises(CheckpointError):
+        await EngineClient.start(config(tiny, model=str(tmp_path), debug=debug))
+    logged = capfd.readouterr().err
+    assert ("Traceback" in logged and "config.json" in logged) if debug else logged == ""
+
+
 async def test_the_engine_ends_with_its_parent(tiny: Tiny) -> None:
     """A parent killed with SIGKILL closes nothing and says nothing; its engine is gone soon after, with its socket."""
     script = f"""

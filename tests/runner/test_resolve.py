@@ -80,14 +80,26 @@ def test_dtype(asked: str, stored: str | None, expected: str) -> None:
         ({"long_prefill_token_threshold": 63}, 64, 63),
         ({"long_prefill_token_threshold": 64}, 64, 0),
         ({"long_prefill_token_threshold": 0}, 64, 0),
-        # The user's own contradiction is left for the core to refuse.
-        ({"long_prefill_token_threshold": 64, "max_num_batched_tokens": 64}, 64, 64),
+        ({"long_prefill_token_threshold": 63, "max_num_batched_tokens": 64}, 64, 63),
     ],
 )
 def test_a_threshold_beside_a_measured_budget(values: dict[str, int], budget: int, expected: int) -> None:
     threshold, warnings = resolve_threshold(config(**values), budget)
     assert threshold == expected
     assert len(warnings) == (threshold != values["long_prefill_token_threshold"])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"long_prefill_token_threshold": 64, "max_num_batched_tokens": 64},
+        {"long_prefill_token_threshold": 64, "max_num_seqs": 1},
+        {"prefill_schedule_interval": 2, "max_num_seqs": 1},
+    ],
+)
+def test_what_would_have_no_effect_is_refused_before_anything_is_loaded(values: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="no effect"):
+        config(**values)
 
 
 def test_namespace_tells_apart_what_makes_kv_differ() -> None:

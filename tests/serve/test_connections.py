@@ -117,6 +117,47 @@ async def test_one_too_many(tokenizer, template, info) -> None:
             writer.close()
 
 
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+async def test_head(tokenizer, template, info, version: bytes) -> None:
+    """What a load balancer asks: the status alone."""
+    async with running(tokenizer, template, info) as (url, service, _):
+        ask = b"HEAD /health HTTP/" + version + b"\r\nhost: x\r\nconnection: close\r\n\r\n"
+        answer, _ = await converse(url, trickle(ask, 1000))
+        assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"\r\n\r\n")
+        service.dead = "exit code 1"
+        answer, _ = await converse(url, trickle(ask, 1000))
+        assert answer.startswith(b"HTTP/1.1 503") and answer.endswith(b"\r\n\r\n")
+        service.dead = None
+
+
+async def test_http_1_0_knows_no_chunks(tokenizer, template, info) -> None:
+    """A stream ends with the connection; an answer of known length says so."""
+    for stream, size in ((True, b""), (False, b"content-length")):
+        body = b'{"prompt": "Hi", "stream": %s}' % (b"true" if stream else b"false")
+        head = b"POST /v1/completions HTTP/1.0\r\ncontent-length: %d\r\n\r\n" % len(body)
+        async with running(tokenizer, template, info) as (url, service, _):
+            answer, _ = await converse(url, trickle(head + body, 1000))
+        headers, _, content = answer.partition(b"\r\n\r\n")
+        assert headers.startswith(b"HTTP/1.1 200") and b"connection: close" in headers.lower()
+        assert b"transfer-encoding" not in headers.lower() and size in headers.lower()
+        assert (b"content-length" in headers.lower()) is not stream
+        assert content.startswith(b"data: {" if stream else b"{") and not service.open
+        assert content.endswith(b"data: [DONE]\n\n" if stream else b"}")
+
+
+@pytest.mark.parametrize("protocol", [b"websocket", b"h2c", b"x"])
+async def test_another_protocol_is_passed_over_quietly(
+    tokenizer, template, info, caplog: pytest.LogCaptureFixture, protocol: bytes
+) -> None:
+    offer = b"connection: upgrade\r\nupgrade: " + protocol + b"\r\nsec-websocket-key: dGhl\r\n"
+    async with running(tokenizer, template, info) as (url, _, _):
+        caplog.set_level(logging.INFO)
+        caplog.clear()
+        answer, _ = await converse(url, trickle(b"GET /health HTTP/1.1\r\nhost: x\r\n" + offer + b"\r\n", 1000))
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert not caplog.messages
+
+
 def test_connections_need_files(monkeypatch: pytest.MonkeyPatch) -> None:
     for soft, wanted, allowed in (
         (1024, 4096, 1024 - RESERVED_FILES),

@@ -56,7 +56,7 @@ CHAT_FAULTS: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"logit_bias": {"x": 1}}, "logit_bias", ["'x'"]),
     ({"logit_bias": {"259": 1}}, "logit_bias", ["259"]),
     ({"logit_bias": {"1": 101}}, "logit_bias.1", ["100", "101"]),
-    ({"logit_bias": [1]}, "logit_bias", ["dictionary"]),
+    ({"logit_bias": [1]}, "logit_bias", ["object", "[1]"]),
     ({"stop": ""}, "stop", ["''"]),
     ({"stop": ["a", ""]}, "stop[1]", ["''"]),
     ({"stop": ["a"] * 17}, "stop", ["16", "17"]),
@@ -66,6 +66,11 @@ CHAT_FAULTS: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"stop_token_ids": [-1]}, "stop_token_ids[0]", ["-1"]),
     ({"top_logprobs": 2}, "top_logprobs", ["logprobs"]),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", ["20", "21"]),
+    ({"logprobs": True, "top_logprobs": 2**31}, "top_logprobs", ["at most 20", str(2**31)]),
+    ({"n": 2**300}, "n", ["at most 128", "256 bits"]),
+    ({"response_format": "json"}, "response_format", ["an object", "'json'"]),
+    ({"stream_options": [None]}, "stream_options", ["an object", "[null]"]),
+    ({"messages": [None]}, "messages[0]", ["object", "null"]),
     ({"logprobs": 3}, "logprobs", ["3"]),
     ({"seed": 2**63}, "seed", [str(2**63)]),
     ({"seed": 1.5}, "seed", ["1.5"]),
@@ -76,8 +81,19 @@ CHAT_FAULTS: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"cache_salt": ""}, "cache_salt", ["1"]),
     ({"session_id": "a\nb"}, "session_id", ["printable"]),
     ({"session_id": "a" * 257}, "session_id", ["256", "257"]),
-    ({"request_id": "a b"}, "request_id", ["'a b'"]),
-    ({"tools": "x"}, "tools", ["list"]),
+    ({"parent_session_id": "a" * 10**6}, "parent_session_id", ["256", "1000000"]),
+    ({"cache_salt": "a" * 257}, "cache_salt", ["at most 256 characters", "257"]),
+    ({"request_id": "a b"}, "request_id", ["printable ASCII characters without spaces", "'a b'"]),
+    ({"request_id": "a" * 129}, "request_id", ["128", "129"]),
+    ({"tools": "x"}, "tools", ["array"]),
+    ({"tools": [5]}, "tools[0]", ["object", "5"]),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}, {}]}, "tools[1].type", ["'function'", "null"]),
+    ({"tools": [{"name": "f", "input_schema": {}}]}, "tools[0].type", ["'function'", "null"]),
+    ({"tools": [{"type": 3}]}, "tools[0].type", ["3"]),
+    ({"tools": [{"type": "function"}]}, "tools[0].function", ["object", "null"]),
+    ({"tools": [{"type": "function", "function": "f"}]}, "tools[0].function", ["object", "'f'"]),
+    ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name", ["null"]),
+    ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name", ["empty", "''"]),
     ({"tool_choice": "required"}, "tool_choice", ["not supported yet", "required"]),
     ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", ["not supported yet"]),
     ({"tool_choice": "maybe"}, "tool_choice", ["'maybe'"]),
@@ -109,6 +125,7 @@ COMPLETION_FAULTS: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"prompt": "a", "suffix": "b"}, "suffix", ["not supported yet"]),
     ({"prompt": "a", "echo": True, "logprobs": 1}, "logprobs", ["echo"]),
     ({"prompt": "a", "logprobs": 21}, "logprobs", ["20", "21"]),
+    ({"prompt": "a", "logprobs": 2**31}, "logprobs", ["at most 20", str(2**31)]),
     ({"prompt": "a", "logprobs": True}, "logprobs", ["integer"]),
     ({}, "prompt", ["required"]),
 ]
@@ -142,6 +159,9 @@ async def test_completion_faults(make_server: MakeServer, body: dict[str, Any], 
     [
         (b"", ["not valid JSON"]),
         (b"{", ["not valid JSON"]),
+        (b"\xef\xbb\xbf{", ["not valid JSON", "column 2"]),
+        (b'\xef\xbb\xbf{"prompt": "\xff"}', ["UTF-8", "0xff", "offset 15"]),
+        (b"\xff\xfe{\x00", ["UTF-8", "0xff", "offset 0"]),
         (b"[]", ["object", "array"]),
         (b"null", ["object", "null"]),
         (b'{"prompt": "\xff"}', ["UTF-8", "0xff"]),
@@ -194,6 +214,11 @@ async def test_the_whole_vocabulary_as_stops(make_server: MakeServer) -> None:
 async def test_pairs_are_no_lone_surrogates(make_server: MakeServer) -> None:
     raw = b'{"messages": [{"role": "user", "content": "\\ud83d\\ude00"}]}'
     response = await make_server().client.post("/v1/chat/completions", content=raw)
+    assert response.status_code == 200
+
+
+async def test_a_byte_order_mark_is_passed_over(make_server: MakeServer) -> None:
+    response = await make_server().client.post("/v1/completions", content=b'\xef\xbb\xbf{"prompt": "Hi"}')
     assert response.status_code == 200
 
 

@@ -37,7 +37,10 @@ async def test_models(make_server: MakeServer) -> None:
     card = (await client.get("/v1/models/org/tea")).json()
     assert card["object"] == "model" and card["max_model_len"] == 4096 and card["root"] == "tea"
     assert (await client.get("/v1/models/milk")).status_code == 404
-    assert (await make_server().client.get("/v1/models")).json()["data"][0]["id"] == "tea"
+    assert (await client.get("/v1/models/")).json() == cards
+    anything = make_server().client
+    assert (await anything.get("/v1/models")).json()["data"][0]["id"] == "tea"
+    assert (await anything.get("/v1/models/")).json() == (await anything.get("/v1/models")).json()
     assert (await client.get("/version")).json() == {"version": __version__}
 
 

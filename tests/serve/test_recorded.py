@@ -48,8 +48,10 @@ async def test_turns_of_a_session(
 async def test_stop_strings_and_lengths(
     tmp_path: Path, info: EngineInfo, tokenizer: Tokenizer, template: ChatTemplate
 ) -> None:
-    server, recorder = _server(Script(ids("abcdefgh"), delay_s=0.02), tmp_path, info, tokenizer, template)
-    for more in ({"stop": "cd"}, {"max_tokens": 3}):
+    # More tokens than could ever come before the stop string is seen.
+    endless = Script(ids("abcd" + "x" * 3000), delay_s=0.02)
+    server, recorder = _server(endless, tmp_path, info, tokenizer, template)
+    for more in ({"stop": "cd", "max_tokens": 4000}, {"max_tokens": 3}):
         body = {"prompt": "x" * 70, "session_id": str(more), **more}
         assert (await server.client.post("/v1/completions", json=body)).status_code == 200
     recorder.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+import logging
 import os
 import signal
 import socket
@@ -103,20 +104,26 @@ async def test_shutdown_waits_for_open_streams(tokenizer, template, info) -> Non
         assert await task == OK
 
 
-async def test_shutdown_has_a_limit(tokenizer, template, info) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+async def test_shutdown_has_a_limit(tokenizer, template, info, caplog: pytest.LogCaptureFixture, count: int) -> None:
     forever = Script(ids("a" * 5000), delay_s=0.02)
+    caplog.set_level(logging.INFO)
     async with running(tokenizer, template, info, forever, drain_timeout_s=0.2) as (url, service, task):
-        async with (
-            httpx.AsyncClient() as client,
-            client.stream("POST", f"{url}/v1/chat/completions", json=BODY) as response,
-        ):
+        async with httpx.AsyncClient() as client, AsyncExitStack() as streams:
+            answers = [
+                await streams.enter_async_context(client.stream("POST", f"{url}/v1/chat/completions", json=BODY))
+                for _ in range(count)
+            ]
             os.kill(os.getpid(), signal.SIGTERM)
-            text = "".join([line async for line in response.aiter_lines()])
-        assert '"code":"draining"' in text and not service.open
+            texts = ["".join([line async for line in answer.aiter_lines()]) for answer in answers]
+        assert all('"code":"draining"' in text for text in texts) and not service.open
         assert await task == OK
+    open_ones = "1 request" if count == 1 else f"{count} requests"
+    assert f"shutting down: {open_ones} open" in caplog.messages
+    assert f"cutting off {open_ones} after 0.2 s" in caplog.messages
 
 
-async def test_second_signal(tokenizer, template, info) -> None:
+async def test_second_signal(tokenizer, template, info, caplog: pytest.LogCaptureFixture) -> None:
     forever = Script(ids("a" * 5000), delay_s=0.02)
     async with running(tokenizer, template, info, forever) as (url, _, task), httpx.AsyncClient() as client:
         sending = asyncio.create_task(client.post(f"{url}/v1/chat/completions", json=BODY))
@@ -129,6 +136,9 @@ async def test_second_signal(tokenizer, template, info) -> None:
         assert time.monotonic() - before < 1
         sending.cancel()
         await asyncio.wait([sending])
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert not [record for record in caplog.records if record.exc_info or "Traceback" in record.message]
 
 
 async def test_engine_death_ends_the_server(tokenizer, template, info) -> None:

@@ -15,7 +15,7 @@ from tests.text import templates
         (templates.PLAIN, TemplateTraits()),
         (templates.ALTERNATING, TemplateTraits(merged_roles=frozenset({"user", "assistant"}))),
         (templates.LAST_SYSTEM, TemplateTraits(merged_roles=frozenset({"system"}))),
-        (templates.TOOLS, TemplateTraits()),
+        (templates.TOOLS, TemplateTraits(reads_tools=True)),
         (
             templates.NULL_AND_TEXT,
             TemplateTraits(string_arguments=True, null_content_with_calls=True),

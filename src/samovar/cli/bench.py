@@ -13,6 +13,7 @@ import typer
 from samovar.base.errors import ConfigError
 from samovar.bench.core import CoreBench, run
 from samovar.bench.result import bench_result, write_result
+from samovar.cli.replay import replay
 
 app = typer.Typer(help="Measure parts of the system.", no_args_is_help=True)
 
@@ -20,6 +21,9 @@ app = typer.Typer(help="Measure parts of the system.", no_args_is_help=True)
 @app.callback()
 def root() -> None:
     pass
+
+
+app.command()(replay)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from samovar.cli.arguments import spread_lists
 from samovar.cli.bench import app as bench_app
 from samovar.cli.chat import chat
 from samovar.cli.check_log import check_log
+from samovar.cli.replay import report
 from samovar.cli.serve import serve
 from samovar.cli.tokenizer import app as tokenizer_app
 from samovar.cli.trace import app as trace_app
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(chat)
 app.command()(check_log)
+app.command()(report)
 app.add_typer(bench_app, name="bench")
 app.add_typer(trace_app, name="trace")
 app.add_typer(tokenizer_app, name="tokenizer")

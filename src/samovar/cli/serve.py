@@ -210,12 +210,11 @@ def serve(
         drain_timeout_s=drain_timeout_s,
         access_log=access_log,
     )
-    listener = listen(server)  # before anything slow: a taken port is known at once
-    raise typer.Exit(
-        asyncio.run(
-            _run(console, engine, server, listener, downloads, chat_template, generation_config == "auto", record_trace)
+    with listen(server) as listener:  # before anything slow: a taken port is known at once
+        running = _run(
+            console, engine, server, listener, downloads, chat_template, generation_config == "auto", record_trace
         )
-    )
+        raise typer.Exit(asyncio.run(running))
 
 
 async def _run(

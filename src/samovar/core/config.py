@@ -59,20 +59,39 @@ class EngineConfig:
                 f"{self.block_tokens} tokens hold {self.num_blocks * self.block_tokens}",
                 param="max_model_len",
             )
-        if self.long_prefill_token_threshold >= self.max_num_batched_tokens:
-            raise ConfigError(
-                f"long_prefill_token_threshold {self.long_prefill_token_threshold} has no effect with "
-                f"max_num_batched_tokens {self.max_num_batched_tokens}: no chunk can be longer than the budget",
-                param="long_prefill_token_threshold",
-            )
-        if self.max_num_seqs == 1 and (self.long_prefill_token_threshold or self.prefill_schedule_interval > 1):
-            name = "prefill_schedule_interval" if self.prefill_schedule_interval > 1 else "long_prefill_token_threshold"
-            raise ConfigError(
-                f"{name} {getattr(self, name)} has no effect with max_num_seqs 1: it protects requests that run beside "
-                "a prefill",
-                param=name,
-            )
+        refuse_without_effect(
+            self.max_num_seqs,
+            self.max_num_batched_tokens,
+            self.long_prefill_token_threshold,
+            self.prefill_schedule_interval,
+        )
         if self.num_speculative_tokens and self.max_num_batched_tokens <= self.num_speculative_tokens:
             raise ConfigError(
                 "max_num_batched_tokens must exceed num_speculative_tokens", param="max_num_batched_tokens"
+            )
+
+
+def refuse_without_effect(
+    max_num_seqs: int,
+    max_num_batched_tokens: int | None,
+    long_prefill_token_threshold: int,
+    prefill_schedule_interval: int,
+) -> None:
+    """Raises ConfigError for settings that would do nothing together; `max_num_batched_tokens` None: not known yet."""
+    if max_num_batched_tokens is not None and long_prefill_token_threshold >= max_num_batched_tokens:
+        raise ConfigError(
+            f"long_prefill_token_threshold {long_prefill_token_threshold} has no effect with max_num_batched_tokens "
+            f"{max_num_batched_tokens}: no chunk can be longer than the budget",
+            param="long_prefill_token_threshold",
+        )
+    if max_num_seqs > 1:
+        return
+    for name, value, off in (
+        ("prefill_schedule_interval", prefill_schedule_interval, 1),
+        ("long_prefill_token_threshold", long_prefill_token_threshold, 0),
+    ):
+        if value > off:
+            raise ConfigError(
+                f"{name} {value} has no effect with max_num_seqs 1: it protects requests that run beside a prefill",
+                param=name,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from samovar.base.errors import ConfigError
+from samovar.core.config import refuse_without_effect
 from samovar.spec.dtype import DTYPES
 
 DTYPE_CHOICES = ("auto", *DTYPES)
@@ -62,6 +63,12 @@ class EngineProcessConfig:
         for name in (*optional, "num_threads"):
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
+        refuse_without_effect(
+            self.max_num_seqs,
+            self.max_num_batched_tokens,
+            self.long_prefill_token_threshold,
+            self.prefill_schedule_interval,
+        )
 
     def _choice(self, name: str, allowed: tuple[str, ...]) -> None:
         value = getattr(self, name)

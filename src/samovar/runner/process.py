@@ -42,7 +42,9 @@ def main() -> int:
         _serve(launch, link)
     except Exception as error:
         info = ErrorInfo.of(error) if isinstance(error, SamovarError) else _unforeseen(error)
-        log.error("%s", info.message, exc_info=launch.config.debug or not isinstance(error, SamovarError))
+        # The parent shows the message; only where the error came from would be lost with this process.
+        if launch.config.debug or not isinstance(error, SamovarError):
+            log.error("%s", info.message, exc_info=True)
         link.send(Fatal(info))
         link.close()
         return 1

@@ -55,7 +55,7 @@ def resolve_capacity(
 def resolve_threshold(config: EngineProcessConfig, budget: int) -> tuple[int, tuple[str, ...]]:
     """`long_prefill_token_threshold` beside a step of `budget` tokens, and warnings where it changed: a measured
     budget differs from start to start, and a flag that had an effect yesterday must not keep the engine from starting
-    today. Of two flags that the user gave, the core refuses the one without effect."""
+    today. A clash between flags that the user gave is refused by the configuration itself."""
     threshold = config.long_prefill_token_threshold
     if config.max_num_batched_tokens is not None or threshold < budget:
         return threshold, ()

@@ -59,7 +59,7 @@ def make_app(
     state = ServerState(
         service=service,
         tokenizer=tokenizer,
-        reader=PromptReader(tokenizer, template, info.vocab_size),
+        reader=PromptReader(tokenizer, template, info.vocab_size, info.max_model_len),
         limits=Limits(info.max_model_len, info.vocab_size, tuple(tokenizer.eos_ids)),
         config=config,
         names=ModelNames(config),
@@ -125,6 +125,7 @@ def _model_routes(state: ServerState) -> APIRouter:
             "max_model_len": state.limits.max_model_len,
         }
 
+    @router.get("/v1/models/", include_in_schema=False)
     @router.get("/v1/models", responses=answers(401), response_class=Response)
     async def models(request: Request) -> Response:
         state.auth.tenant(request.headers)
@@ -169,6 +170,7 @@ def _operation_routes(state: ServerState) -> APIRouter:
     """For operators and their tools: open to everyone, and without any client's text."""
     router = APIRouter()
 
+    @router.head("/health", include_in_schema=False)
     @router.get("/health", responses=answers(503), response_class=Response)
     async def health() -> Response:
         if state.service.dead is not None:

@@ -8,16 +8,22 @@ The bounds of what may also be a default of the server are those of `config.Samp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
+MAX_SESSION_CHARACTERS = 256
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 1024
 MAX_LISTED_TOKENS = 1024
 """Of `stop_token_ids` and `logit_bias`: both are walked for every token, by the runner that everyone shares."""
+VISIBLE = r"^[!-~]+$"
+"""Printable ASCII without spaces: fit for a header."""
 
 _TOKEN = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
 _TOKENS = {"type": "array", "items": _TOKEN, "minItems": 1}
@@ -26,6 +32,27 @@ _PART = {
     "type": "object",
     "required": ["type", "text"],
     "properties": {"type": {"enum": ["text"]}, "text": {"type": "string"}},
+}
+_TOOL = {
+    "anyOf": [
+        {
+            "type": "object",
+            "required": ["type", "function"],
+            "properties": {
+                "type": {"enum": ["function"]},
+                "function": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {"name": {"type": "string", "minLength": 1}},
+                },
+            },
+        },
+        {
+            "type": "object",
+            "required": ["type"],
+            "properties": {"type": {"type": "string", "minLength": 1, "not": {"enum": ["function"]}}},
+        },
+    ]
 }
 _MESSAGE = {
     "type": "object",
@@ -40,6 +67,7 @@ _MESSAGE = {
 }
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
+SessionText = Annotated[str, Field(max_length=MAX_SESSION_CHARACTERS)]
 ShortText = Annotated[str, Field(max_length=1024)]
 Messages = Annotated[Any, WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1})]
 PromptInput = Annotated[
@@ -75,7 +103,26 @@ _TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 TokenIds = Annotated[list[_TokenId], Field(fail_fast=True)]
 StopTokenIds = Annotated[list[_TokenId], Field(fail_fast=True, max_length=MAX_LISTED_TOKENS)]
 LogitBias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MAX_LISTED_TOKENS)]
-Unsupported = Annotated[Any, Field(description="Not supported yet: a value other than null is refused.")]
+Tools = Annotated[list[dict[str, Any]], WithJsonSchema({"type": "array", "items": _TOOL})]
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """Marks a field that would change the answer but cannot be honoured: only null and `accepted`, which ask for
+    nothing, are taken (`unsupported` refuses the rest)."""
+
+    accepted: tuple[Any, ...] = ()
+
+    def takes(self, value: object) -> bool:
+        return value is None or any(type(value) is type(fine) and value == fine for fine in self.accepted)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": [None, *self.accepted], "description": "Not supported yet: any other value is refused."}
+
+
+Unsupported = Annotated[Any, NotYet()]
+UnsupportedFlag = Annotated[Any, NotYet((False,))]
+UnsupportedList = Annotated[Any, NotYet(([],))]
 
 
 class Body(BaseModel):
@@ -97,7 +144,7 @@ class GenerationBody(Body):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1)] | None = None
-    best_of: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    best_of: Annotated[int, Field(ge=0)] | None = None
     stop: Stop = None
     stop_token_ids: StopTokenIds | None = None
     include_stop_str_in_output: bool | None = None
@@ -118,16 +165,24 @@ class GenerationBody(Body):
 
     priority: Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)] | None = None
     cache_salt: Name | None = None
-    session_id: ShortText | None = None
-    parent_session_id: ShortText | None = None
+    session_id: SessionText | None = None
+    parent_session_id: SessionText | None = None
     prompt_cache_key: ShortText | None = None
-    request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]+$")] | None = None
+    request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=VISIBLE)] | None = None
     user: str | None = None
     metadata: dict[str, Any] | None = None
     return_token_ids: bool | None = None
 
     prompt_logprobs: Unsupported = None
-    use_beam_search: Unsupported = None
+    prompt_embeds: Unsupported = None
+    truncate_prompt_tokens: Unsupported = None
+    use_beam_search: UnsupportedFlag = None
+    length_penalty: Annotated[Any, NotYet((1, 1.0))] = None
+    bad_words: UnsupportedList = None
+    allowed_token_ids: Unsupported = None
+    logits_processors: UnsupportedList = None
+    thinking_token_budget: Unsupported = None
+    return_tokens_as_token_ids: UnsupportedFlag = None
     structured_outputs: Unsupported = None
     guided_json: Unsupported = None
     guided_regex: Unsupported = None
@@ -145,8 +200,8 @@ class ChatBody(GenerationBody):
     messages: Messages
     max_completion_tokens: Annotated[int, Field(ge=1, le=INT64_MAX)] | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
-    tools: list[dict[str, Any]] | None = None
+    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    tools: Tools | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     response_format: ResponseFormat | None = None
     modalities: list[str] | None = None
@@ -156,6 +211,10 @@ class ChatBody(GenerationBody):
     add_special_tokens: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
+    echo: UnsupportedFlag = None
+    prediction: Unsupported = None
+    documents: UnsupportedList = None
+    web_search_options: Unsupported = None
     audio: Unsupported = None
     functions: Unsupported = None
     function_call: Unsupported = None
@@ -165,12 +224,12 @@ class ChatBody(GenerationBody):
 class CompletionBody(GenerationBody):
     prompt: PromptInput
     echo: bool | None = None
-    logprobs: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    logprobs: Annotated[int, Field(ge=0)] | None = None
     response_format: ResponseFormat | None = None
     add_special_tokens: bool | None = None
     suffix: str | None = None
 
-    prompt_embeds: Unsupported = None
+    max_completion_tokens: Unsupported = None
 
 
 class TokenizeBody(Body):
@@ -180,7 +239,7 @@ class TokenizeBody(Body):
     messages: Annotated[
         Any, WithJsonSchema({"anyOf": [{"type": "null"}, {"type": "array", "items": _MESSAGE, "minItems": 1}]})
     ] = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Tools | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

@@ -1,4 +1,5 @@
-"""HTTP connections that are neither without number nor without end: uvicorn's protocol with bounds of its own.
+"""HTTP connections that are neither without number nor without end: uvicorn's protocol with bounds of its own, and with
+HTTP/1.0 as it was meant.
 
 uvicorn limits neither how many connections there are, nor how long one may take over a request's head, nor the size of
 that head. Bodies are looked after by `uploads`, answers by their readers.
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 import resource
-from typing import Any
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from samovar.base.errors import Saturated
 from samovar.serve.errors import error_response
@@ -45,6 +47,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._head_bytes = 0
         self._in_head = True
         self._head_timer: asyncio.TimerHandle | None = None
+        self.app = cast(Any, _Unframed(cast(ASGIApp, self.app)))
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -83,6 +86,9 @@ class BoundedConnection(HttpToolsProtocol):
         if self.cycle.response_complete and not self.transport.is_closing():
             self._await_head()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Quiet: an offer to speak another protocol may be passed over, and is no news to an operator."""
+
     def _await_head(self) -> None:
         self._stop_timer()
         self._head_timer = self.loop.call_later(self._limits.head_timeout_s, self.timeout_keep_alive_handler)
@@ -91,6 +97,32 @@ class BoundedConnection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+class _Unframed:
+    """Answers of unknown length to HTTP/1.0, which knows no chunks: they end with the connection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["http_version"] != "1.0":
+            await self._app(scope, receive, send)
+            return
+        cycle = cast(RequestResponseCycle, send.__self__)  # type: ignore[attr-defined]
+        framed = True
+
+        async def unframed(message: Message) -> None:
+            nonlocal framed
+            if message["type"] == "http.response.start":
+                framed = any(name.lower() == b"content-length" for name, _ in message["headers"])
+            if not framed:
+                # uvicorn compares each part with what a content-length promised: it promised just that part.
+                cycle.chunked_encoding = False
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await self._app(scope, receive, unframed)
 
 
 def _refusal(limit: int) -> bytes:

@@ -1,4 +1,7 @@
-"""A validated generation request: everything that the engine and the answer need, nothing left of the body."""
+"""A validated generation request: everything that the engine and the answer need, nothing left of the body.
+
+It lives as long as the answer does, so a prompt is here once, as the engine takes it, unless the answer repeats it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import Any
 
 from samovar.core.request import Request
 from samovar.serve.choice_text import Delta, TextOptions
-from samovar.serve.prompts import Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class Job:
     id: str
     created_s: int
     model: str
-    prompts: tuple[Prompt, ...]
+    prompt_tokens: tuple[int, ...]
+    """Length of each prompt."""
     n: int
     requests: tuple[Request, ...]
     text: TextOptions
@@ -26,14 +29,20 @@ class Job:
     include_usage: bool
     continuous_usage: bool
     return_token_ids: bool
+    returned_prompts: tuple[list[int], ...] = ()
+    """Per prompt, its token ids; () unless `return_token_ids`."""
     echo: tuple[str, ...] = ()
     """Per prompt, the text to put before each of its choices; () for none."""
 
     def echo_of(self, index: int) -> str:
         return self.echo[index // self.n] if self.echo else ""
 
+    def prompt_tokens_of(self, index: int) -> int:
+        return self.prompt_tokens[index // self.n]
+
     def prompt_ids(self, index: int) -> list[int]:
-        return self.prompts[index // self.n].token_ids
+        """Only where `return_token_ids` is set."""
+        return self.returned_prompts[index // self.n]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ After this: valid UTF-8 and JSON, an object at the top, no lone surrogates, fini
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 from typing import Any, Never
@@ -18,12 +19,13 @@ MAX_DEPTH = 128
 
 def parse_object(raw: bytes) -> dict[str, Any]:
     """Raises RequestError or InvalidField (`param` is the JSON path) for anything a client can get wrong."""
+    mark = len(codecs.BOM_UTF8) if raw.startswith(codecs.BOM_UTF8) else 0
     try:
-        text = raw.decode("utf-8")
+        # Some clients put a byte order mark first; it is no part of the text.
+        text = str(memoryview(raw)[mark:], "utf-8")
     except UnicodeDecodeError as error:
-        raise RequestError(
-            f"The body is not valid UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}."
-        ) from None
+        at = mark + error.start
+        raise RequestError(f"The body is not valid UTF-8: byte 0x{raw[at]:02x} at offset {at}.") from None
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:

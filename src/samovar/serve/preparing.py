@@ -98,7 +98,7 @@ def _job(
         id=f"{kind}-{body.request_id or caller.request_id}",
         created_s=int(time.time()),
         model=model,
-        prompts=prompts,
+        prompt_tokens=tuple(len(prompt.token_ids) for prompt in prompts),
         n=n,
         requests=tuple(requests),
         text=_text_options(body, samplings, state.limits.eos_ids, at_start),
@@ -106,6 +106,7 @@ def _job(
         include_usage=options is not None and bool(options.include_usage),
         continuous_usage=options is not None and bool(options.include_usage) and bool(options.continuous_usage_stats),
         return_token_ids=bool(body.return_token_ids),
+        returned_prompts=tuple(prompt.token_ids for prompt in prompts) if body.return_token_ids else (),
         echo=echo,
     )
 

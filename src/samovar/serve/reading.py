@@ -31,10 +31,10 @@ class Reading:
         self._job = job
         self._choices = choices
         self._metrics = metrics
-        self._prompt_tokens = sum(len(prompt.token_ids) for prompt in job.prompts)
+        self._prompt_tokens = sum(job.prompt_tokens)
         self._texts = [ChoiceText(tokenizer, job.text) for _ in job.requests]
         self._timers = [
-            ChoiceTimer(metrics, arrived_s, len(job.prompt_ids(index))) for index in range(len(job.requests))
+            ChoiceTimer(metrics, arrived_s, job.prompt_tokens_of(index)) for index in range(len(job.requests))
         ]
 
     @property

@@ -29,6 +29,8 @@ KEEP_ALIVE_S = 75
 """For the next request of a connection to begin."""
 LAST_BYTES_S = 2.0
 """For connections to take the last bytes of their answers, after draining."""
+LAST_WORD_S = 0.2
+"""For open requests to end by themselves after a second signal: one that is torn down leaves a traceback in the log."""
 OK, ENGINE_DIED = 0, 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -87,6 +89,9 @@ async def serve(
             died = service.dead is not None
             if not running.done():
                 await _unless(signals.second, _wind_down(service, config, drain, signals))
+            if signals.second.is_set():
+                drain.cut_off()
+                await drain.finished(LAST_WORD_S)
             server.should_exit = True
             server.force_exit = signals.second.is_set()
             await running
@@ -101,6 +106,12 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are handled here, in `serve`: uvicorn would stop accepting before anything is drained."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.force_exit:
+            # uvicorn leaves it out then, and logs a traceback when the loop ends under the waiting application.
+            await self.lifespan.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +175,12 @@ async def _wind_down(service: Service, config: ServeConfig, drain: Drain, signal
         await _wait(signals.first, config.dead_linger_s)
         return
     drain.begin()
-    log.info("shutting down: %d requests open", drain.num_open)
+    log.info("shutting down: %s open", _requests(drain.num_open))
     if not await drain.finished(config.drain_timeout_s):
-        log.warning("cutting off %d requests after %g s", drain.num_open, config.drain_timeout_s)
+        log.warning("cutting off %s after %g s", _requests(drain.num_open), config.drain_timeout_s)
         drain.cut_off()
         await drain.finished(LAST_BYTES_S)
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count} requests"

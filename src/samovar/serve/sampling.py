@@ -7,11 +7,12 @@ import secrets
 
 import msgspec
 
-from samovar.base.errors import ContextLengthExceeded, InvalidField
+from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
 from samovar.core.sampling import SamplingParams
 from samovar.serve.bodies import MAX_STOP_CHARACTERS, MAX_STOPS, ChatBody, CompletionBody
 from samovar.serve.config import ServeConfig
+from samovar.serve.context import check_fits
 
 COMPLETION_MAX_TOKENS = 16
 """What /v1/completions generates when not told, as in the OpenAI API; a chat may fill the context."""
@@ -31,13 +32,8 @@ class Limits:
 
 def sampling_params(body: AnyBody, prompt_tokens: int, limits: Limits, config: ServeConfig) -> SamplingParams:
     """For the first choice of a prompt; raises InvalidField or ContextLengthExceeded."""
+    check_fits(prompt_tokens, limits.max_model_len, "messages" if isinstance(body, ChatBody) else "prompt")
     room = limits.max_model_len - prompt_tokens
-    if room < 1:
-        raise ContextLengthExceeded(
-            f"This model's maximum context length is {limits.max_model_len} tokens. However, your prompt has "
-            f"{prompt_tokens} tokens, which leaves no room for an answer.",
-            param="messages" if isinstance(body, ChatBody) else "prompt",
-        )
     wanted = _max_tokens(body)
     min_tokens = body.min_tokens or 0
     if wanted is not None and min_tokens > wanted:
@@ -78,7 +74,7 @@ def num_choices(body: AnyBody, prompts: int, config: ServeConfig) -> int:
     """`n`, checked against both limits."""
     n = body.n or 1
     if n > config.max_n:
-        raise InvalidField(f"n: must be at most {config.max_n}; got {n}.", param="n")
+        raise InvalidField(f"n: must be at most {config.max_n}; got {shown(n)}.", param="n")
     if n * prompts > config.max_choices:
         raise InvalidField(
             f"prompt: at most {config.max_choices} choices in one request; got {prompts} prompts x n {n}.",
@@ -151,5 +147,5 @@ def _logprobs(body: AnyBody, limit: int) -> int:
         if body.echo and count >= 0:
             raise InvalidField("logprobs: not supported together with echo.", param="logprobs")
     if count > limit:
-        raise InvalidField(f"{name}: must be at most {limit}; got {count}.", param=name)
+        raise InvalidField(f"{name}: must be at most {limit}; got {shown(count)}.", param=name)
     return count

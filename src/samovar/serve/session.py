@@ -8,9 +8,9 @@ import json
 import re
 
 from samovar.base.errors import InvalidField
-from samovar.serve.bodies import GenerationBody
+from samovar.base.shown import shown
+from samovar.serve.bodies import MAX_SESSION_CHARACTERS, GenerationBody
 
-MAX_CHARACTERS = 256
 _CLAUDE_CODE_USER = re.compile(r"_session_([0-9A-Za-z-]{1,64})$")
 
 
@@ -46,15 +46,12 @@ def _first_usable(candidates: tuple[str | None, ...]) -> str:
 
 
 def _usable(text: str) -> bool:
-    return len(text) <= MAX_CHARACTERS and text.isprintable()
+    return len(text) <= MAX_SESSION_CHARACTERS and text.isprintable()
 
 
 def _stated(value: str | None, name: str) -> str | None:
     if value and not _usable(value):
-        raise InvalidField(
-            f"{name}: must be printable and at most {MAX_CHARACTERS} characters; got {len(value)} characters.",
-            param=name,
-        )
+        raise InvalidField(f"{name}: must be printable; got {shown(value)}.", param=name)
     return value
 
 

@@ -6,18 +6,13 @@ from typing import Any
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
-from samovar.serve.bodies import ChatBody, CompletionBody, GenerationBody, TokenizeBody
-
-_REFUSED_WHEN_SET = (
-    "prompt_logprobs", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
-    "audio", "functions", "function_call", "chat_template", "prompt_embeds",
-)  # fmt: skip
+from samovar.serve.bodies import ChatBody, CompletionBody, GenerationBody, NotYet, TokenizeBody
 
 
 def refuse_unsupported(body: ChatBody | CompletionBody | TokenizeBody) -> None:
     """Raises InvalidField naming the first field that asks for something not implemented."""
-    for name in _REFUSED_WHEN_SET:
-        if getattr(body, name, None) is not None:
+    for name, field in type(body).model_fields.items():
+        if any(isinstance(mark, NotYet) and not mark.takes(getattr(body, name)) for mark in field.metadata):
             raise _not_yet(name)
     if isinstance(body, GenerationBody):
         _refuse_generation(body)
@@ -28,10 +23,10 @@ def refuse_unsupported(body: ChatBody | CompletionBody | TokenizeBody) -> None:
 
 
 def _refuse_generation(body: GenerationBody) -> None:
-    if getattr(body, "use_beam_search", None) not in (None, False):
-        raise _not_yet("use_beam_search")
     if body.best_of is not None and body.best_of != (body.n or 1):
-        raise _not_yet("best_of", f"best_of {body.best_of} with n {body.n or 1}; leave it out or make it equal to n")
+        raise _not_yet(
+            "best_of", f"best_of {shown(body.best_of)} with n {shown(body.n or 1)}; leave it out or make it equal to n"
+        )
     if isinstance(body, (ChatBody, CompletionBody)) and body.response_format is not None:
         kind = body.response_format.type
         if kind in ("json_object", "json_schema"):

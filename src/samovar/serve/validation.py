@@ -9,9 +9,36 @@ from pydantic_core import ErrorDetails
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
+from samovar.serve.bodies import VISIBLE
 from samovar.serve.json_input import child
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_KINDS = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_parsing_size": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "finite_number": "a finite number",
+}
+"""By pydantic's name for what is wrong."""
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("above", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("below", "lt"),
+}
+_SIZES = {
+    "string_too_short": ("at least", "min_length", "character"),
+    "string_too_long": ("at most", "max_length", "character"),
+    "too_short": ("at least", "min_length", "element"),
+    "too_long": ("at most", "max_length", "element"),
+}
+_PATTERNS = {VISIBLE: "printable ASCII characters without spaces"}
 
 
 def validate(model: type[Model], value: dict[str, Any]) -> Model:
@@ -27,18 +54,28 @@ def _explain(value: dict[str, Any], errors: list[ErrorDetails]) -> InvalidField:
     if errors[0]["type"] == "missing":
         missing = child(path, str(errors[0]["loc"][-1]))
         return InvalidField(f"{missing}: this field is required.", param=missing)
-    reasons = [e["msg"] for e in errors if _resolve(value, e["loc"])[0] == path]
-    wanted = " or ".join(dict.fromkeys(_reworded(reason) for reason in reasons))
-    return InvalidField(f"{path}: must be {wanted}; got {shown(found)}.", param=path)
+    size = _SIZES.get(errors[0]["type"])
+    if size is not None and isinstance(found, (str, list, dict)):
+        bound, limit, unit = size
+        wanted = errors[0]["ctx"][limit]
+        units = unit if wanted == 1 else f"{unit}s"
+        return InvalidField(f"{path}: must have {bound} {wanted} {units}; got {len(found)}.", param=path)
+    # Several for the members of a union, of which each says what it would take.
+    reasons = [_wanted(error) for error in errors if _resolve(value, error["loc"])[0] == path]
+    return InvalidField(f"{path}: must be {' or '.join(dict.fromkeys(reasons))}; got {shown(found)}.", param=path)
 
 
-def _reworded(reason: str) -> str:
-    """What is left of "Input should be a valid integer" is "a valid integer"; other wordings stay as they are."""
-    _, found, rest = reason.partition(" should be ")
-    if found:
-        return rest
-    _, found, rest = reason.partition(" should have ")
-    return f"something with {rest}" if found else reason
+def _wanted(error: ErrorDetails) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind in _BOUNDS:
+        bound, name = _BOUNDS[kind]
+        limit = context[name]
+        return f"{bound} {limit:.10g}" if isinstance(limit, float) else f"{bound} {limit}"
+    if kind == "literal_error":
+        return str(context["expected"])
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS[context["pattern"]]
+    return _KINDS[kind]
 
 
 def _resolve(value: object, loc: tuple[int | str, ...]) -> tuple[str, object]:

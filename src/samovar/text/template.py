@@ -61,6 +61,11 @@ class ChatTemplate:
         self._default = "default" if "default" in sources else next(iter(sources))
         self._traits = {name: self._probe(template) for name, template in self._templates.items()}
 
+    @property
+    def reads_tools(self) -> bool:
+        """Whether definitions of tools show in a prompt at all."""
+        return self._traits[self._choose(with_tools=True)].reads_tools
+
     def render(
         self,
         messages: Sequence[Message],

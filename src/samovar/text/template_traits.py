@@ -1,4 +1,4 @@
-"""What form of messages a chat template takes, found out by rendering small conversations with marker words.
+"""What a chat template takes and in which form, found out by rendering small conversations with marker words.
 
 Templates do not declare their limits: they raise, print Python's `None`, or silently drop what they do not expect.
 """
@@ -25,7 +25,7 @@ _TOOL = {
 
 @dataclass(frozen=True, slots=True)
 class TemplateTraits:
-    """What `messages.prepare` must do."""
+    """All but the last say what `messages.prepare` must do."""
 
     merged_roles: frozenset[str] = frozenset()
     """Roles of which two adjacent messages fail or lose text, while one does not."""
@@ -33,16 +33,19 @@ class TemplateTraits:
     """Arguments of a tool call are wanted as JSON text, not as an object."""
     null_content_with_calls: bool = False
     """Tool calls show only when the message's content is null."""
+    reads_tools: bool = False
+    """Definitions of tools show."""
 
 
 def probe(attempt: Attempt) -> TemplateTraits:
-    """At most ten renderings of a few messages, some milliseconds in all."""
+    """At most eleven renderings of a few messages, some milliseconds in all."""
     string_arguments, null_content = _call_form(attempt)
     merged = {role for role, (before, after) in _FRAMES.items() if _needs_merge(attempt, role, before, after)}
     return TemplateTraits(
         merged_roles=frozenset(merged),
         string_arguments=string_arguments,
         null_content_with_calls=null_content,
+        reads_tools=_shows(attempt([_message("user", _FIRST)], [_TOOL]), "qzdefined"),
     )
 
 

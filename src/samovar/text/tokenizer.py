@@ -16,6 +16,7 @@ import tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from samovar.text.surrogates import replace_surrogates
+from samovar.text.token_bound import TokenBound, bound_of
 from samovar.text.token_bytes import TokenCodec, codec_of
 
 
@@ -56,6 +57,11 @@ class Tokenizer:
         if add_special_tokens:
             return [*self._special.prefix_ids, *ids, *self._special.suffix_ids]
         return ids
+
+    def at_least(self, text: str) -> int:
+        """A number of tokens that `text` has in any case, at a small part of the cost of encoding it; 0 when this
+        tokenizer allows no such estimate."""
+        return self._bound.at_least(replace_surrogates(text))
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True, at_start: bool = True) -> str:
         """Text of `ids`; what is not UTF-8 becomes U+FFFD. `at_start`: the ids begin a text, so the space that a
@@ -98,6 +104,10 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """Highest id + 1. A model's output may be wider (padding)."""
         return 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    @cached_property
+    def _bound(self) -> TokenBound:
+        return bound_of(self._backend, self._codec)
 
     @property
     def codec(self) -> TokenCodec:
