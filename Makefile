@@ -16,7 +16,7 @@ test: $(VENV)/.installed-dev check
 
 # The torch-free half, without slow tests.
 test-fast: $(VENV)/.installed-dev
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not torch and not model and not slow" $(ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not torch and not model and not slow" $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests

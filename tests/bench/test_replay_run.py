@@ -72,7 +72,10 @@ async def run(fake: FakeServer, path: Path, **changes: Any) -> tuple[BenchResult
     return result, partial, records, watcher
 
 
-@pytest.mark.parametrize("form", ["tokens", "text", "chat"])
+@pytest.mark.parametrize(
+    "form",
+    ["tokens", pytest.param("text", marks=pytest.mark.slow), pytest.param("chat", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("live", [False, True])
 async def test_a_replay_makes_every_call_and_finds_what_the_ceiling_says(form: str, live: bool, tmp_path: Path) -> None:
     fake = FakeServer(forms=(form,))
