@@ -35,13 +35,17 @@ def test_paths_exist(page: Path) -> None:
 
 def test_flags_and_targets_exist() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
-    shown = subprocess.run(
-        [sys.executable, "-m", "samovar.cli.main", "serve", "--help"],
-        capture_output=True,
-        text=True,
-        env={"COLUMNS": "200", "PATH": "", "TERMINAL_WIDTH": "200"},
-        check=True,
-    ).stdout
+    commands = (["serve"], ["bench", "replay"], ["trace", "stats"])
+    shown = "".join(
+        subprocess.run(
+            [sys.executable, "-m", "samovar.cli.main", *command, "--help"],
+            capture_output=True,
+            text=True,
+            env={"COLUMNS": "200", "PATH": "", "TERMINAL_WIDTH": "200"},
+            check=True,
+        ).stdout
+        for command in commands
+    )
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", CODE.sub("", text))) - {"--check"}
     assert flags and not {flag for flag in flags if flag not in shown}
     targets = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M))
