@@ -26,6 +26,8 @@ class FakeServer:
     max_model_len: int | None = 8192
     says_block_size: bool = True
     says_cached: bool = True
+    brags: bool = False
+    """Claims to have found more than was sent."""
     keeps_answers: bool = False
     """The KV of what it generates is found too, as in Samovar."""
     retokenises: bool = False
@@ -100,7 +102,8 @@ class FakeServer:
         if self.overflows_every and number % self.overflows_every == 0:
             return JSONResponse({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
         if self.says_cached:
-            usage |= {"prompt_tokens_details": {"cached_tokens": self._look_up(tokens)}}
+            found = self._look_up(tokens) if not self.brags else 10**9
+            usage |= {"prompt_tokens_details": {"cached_tokens": found}}
         if self.keeps_answers:
             self._look_up([*tokens, *(5000 + at for at in range(count - 1))])
         broken = bool(self.breaks_every) and number % self.breaks_every == 0

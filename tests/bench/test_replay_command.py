@@ -98,6 +98,7 @@ async def test_a_run_that_is_not_whole_exits_with_1_and_says_why(traces: Path, t
         (("--concurrency", "1,x"), "--concurrency 1,x"),
         (("--concurrency", "2,2"), "--concurrency 2,2"),
         (("--concurrency", "0"), "--concurrency 0"),
+        (("--concurrency", "100000"), "--concurrency 100000"),
         (("--start", "0.3"), "--start 0.3"),
         (("--token-range", "a:b"), "--token-range a:b"),
         (("--fit", "squeeze"), "--fit squeeze: must be one of skip, cut"),

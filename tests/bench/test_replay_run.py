@@ -141,6 +141,12 @@ async def test_failures_are_recorded_and_the_sessions_go_on(tmp_path: Path) -> N
     assert point.slo_met == 13
 
 
+async def test_a_server_that_claims_more_hits_than_tokens_is_not_believed(tmp_path: Path) -> None:
+    _, partial, records, _ = await run(FakeServer(brags=True), tmp_path / "run")
+    assert "the usage is impossible: 1000000000 cached of" in partial
+    assert {r.status for r in records} <= {"failed", "cut"}
+
+
 async def test_too_many_failures_end_the_run_with_a_partial_result(tmp_path: Path) -> None:
     fake = FakeServer(fails_every=2)
     result, partial, records, watcher = await run(fake, tmp_path / "run", max_visits=50, lanes=(1, 2))

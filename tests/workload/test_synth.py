@@ -85,6 +85,8 @@ def test_sessions_hold_together(sessions: int) -> None:
     ("change", "flag"),
     [
         ({"sessions": 0}, "--sessions is 0"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"input_median": 1e15, "input_p90": 1e16}, "--input-p90 is 1e+16; it must be at most"),
         ({"turns_median": 0}, "--turns-p90"),
         ({"input_p90": 5}, "--input-p90 is 5; it must be at least --input-median"),
         ({"gap_median_s": -1}, "--gap-p90-s"),

@@ -90,6 +90,10 @@ def _take(answer: Answer, event: Any) -> None:
         answer.prompt_tokens = _count(usage.get("prompt_tokens"))
         answer.output_tokens = _count(usage.get("completion_tokens"))
         answer.cached_tokens = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+        if answer.cached_tokens is not None and answer.cached_tokens > (answer.prompt_tokens or 0):
+            answer.error = (
+                f"the usage is impossible: {answer.cached_tokens} cached of {answer.prompt_tokens} prompt tokens"
+            )
     choices = event.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict):

@@ -33,6 +33,9 @@ from samovar.workload.scale import divisor, scale_session
 
 T = TypeVar("T")
 
+MAX_LANES = 2048
+"""Beyond this the HTTP client's connection pool, whose work grows with the square, measures itself."""
+
 WHAT, RULES, SEND, JUDGE, OUT = "What to replay", "Rules", "Requests", "Figures", "Results"
 
 
@@ -210,8 +213,8 @@ def _concurrencies(text: str) -> tuple[int, ...]:
         lanes = tuple(int(part) for part in text.split(","))
     except ValueError:
         lanes = ()
-    if not lanes or any(lane < 1 for lane in lanes) or len(set(lanes)) != len(lanes):
-        raise ConfigError(f"--concurrency {text}: must be different numbers from 1 up, with commas between")
+    if not lanes or any(not 1 <= lane <= MAX_LANES for lane in lanes) or len(set(lanes)) != len(lanes):
+        raise ConfigError(f"--concurrency {text}: must be different numbers from 1 to {MAX_LANES}, with commas between")
     return lanes
 
 

@@ -36,8 +36,8 @@ class SynthConfig:
     prefill_tokens_per_s: float = 8_000
 
     def __post_init__(self) -> None:
-        counts = ("sessions", "tool_tokens", "system_tokens", "block_tokens")
-        least = {name: 1 for name in counts} | {"tool_tokens": 0, "system_tokens": 0}
+        counts = ("sessions", "tool_tokens", "system_tokens", "block_tokens", "seed")
+        least = {name: 1 for name in counts} | {"tool_tokens": 0, "system_tokens": 0, "seed": 0}
         for name in counts:
             if getattr(self, name) < least[name]:
                 raise ConfigError(f"{_flag(name)} is {getattr(self, name)}; it must be at least {least[name]}")
@@ -49,6 +49,9 @@ class SynthConfig:
                     f"{_flag(p90)} is {getattr(self, p90):g}; it must be at least {_flag(median)} "
                     f"({getattr(self, median):g}), and that more than 0"
                 )
+        for name, most in (("turns_p90", 1e5), ("input_p90", 1e8), ("output_p90", 1e7)):
+            if getattr(self, name) > most:
+                raise ConfigError(f"{_flag(name)} is {getattr(self, name):g}; it must be at most {most:g}")
         for name in ("subagent_share", "cut_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{_flag(name)} is {getattr(self, name):g}; it must be from 0 to 1")
