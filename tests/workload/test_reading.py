@@ -160,6 +160,12 @@ def test_bad_files_are_skipped_and_counted(tmp_path: Path) -> None:
         list(read_sessions([tmp_path]))
 
 
+def test_a_recording_that_goes_on_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.journal").write_text("")
+    with pytest.raises(TraceError, match="1 sessions are still being recorded"):
+        list(read_sessions([tmp_path]))
+
+
 def test_paths_that_hold_nothing(tmp_path: Path) -> None:
     for paths, reason in (([tmp_path], "in this folder"), ([tmp_path / "no"], "no such file"), ([], "no trace files")):
         with pytest.raises(TraceError, match=reason):

@@ -21,6 +21,7 @@ from samovar.bench.replay_job import ReplayJob, run_job
 from samovar.bench.replay_server import Form, ServerOptions, base_url
 from samovar.bench.result import write_result
 from samovar.cli.replay_screen import LiveTable
+from samovar.cli.surroundings import output_console
 from samovar.workload.metrics import parse_slo
 from samovar.workload.metrics_cost import Price, price_of
 from samovar.workload.prompts import TokenRange
@@ -133,7 +134,7 @@ def replay(
     ] = None,
 ) -> None:
     """Replay agent sessions against a server, by AgentX's rules: live session trees, closed loop, recorded gaps."""
-    console = Console(stderr=True)
+    console = output_console(stderr=True)
     low, high = _pair("--token-range", token_range, int)
     options = ReplayOptions(
         run=run_id or secrets.token_hex(6),

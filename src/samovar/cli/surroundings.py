@@ -9,6 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.logging import RichHandler
 
+PIPE_COLUMNS = 140
+
 
 def cache_dir() -> Path:
     """Where downloads go: SAMOVAR_CACHE_DIR, or `samovar` in the user's cache folder."""
@@ -31,3 +33,11 @@ def set_up_log(console: Console, *, debug: bool) -> None:
     logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, format=form, handlers=[handler], force=True)
     for chatty in ("httpx", "httpcore", "uvicorn.error", "asyncio", "multipart"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def output_console(*, stderr: bool = False) -> Console:
+    """For tables of figures: as wide as the terminal, and never so narrow in a pipe or log that digits are cut off."""
+    console = Console(stderr=stderr)
+    if not console.is_terminal:
+        console.width = max(console.width, PIPE_COLUMNS)
+    return console

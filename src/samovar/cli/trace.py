@@ -18,6 +18,7 @@ from rich.table import Table
 import typer
 
 from samovar.base.errors import ConfigError
+from samovar.cli.surroundings import output_console
 from samovar.workload.kv_size import DEFAULT_MODEL, kv_size_of
 from samovar.workload.reading import ReadCounts, read_session, read_sessions, trace_files
 from samovar.workload.scale import divisor, scale_session
@@ -145,7 +146,7 @@ def _write_sessions(sessions: Iterator[SessionTree], out: Path, total: int | Non
 
 
 def _show(found: TraceStats) -> None:
-    console = Console()
+    console = output_console()
     for block in stats_blocks(found):
         console.print(f"[bold]{block.title}[/]", highlight=False)
         console.print(_table(block))

@@ -9,6 +9,7 @@ from pathlib import Path
 from samovar.base.errors import TraceError
 from samovar.workload.mooncake import read_mooncake
 from samovar.workload.openai_log import read_openai_log
+from samovar.workload.recording_journal import SUFFIX as JOURNAL
 from samovar.workload.session import SessionTree
 from samovar.workload.weka import parse_weka
 
@@ -64,7 +65,9 @@ def trace_files(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
             if not inside:
-                raise TraceError(f"{path}: no {' or '.join('*' + suffix for suffix in SUFFIXES)} in this folder")
+                recording = sum(1 for file in path.iterdir() if file.suffix == JOURNAL)
+                hint = f"; {recording} sessions are still being recorded: end the server first" if recording else ""
+                raise TraceError(f"{path}: no {' or '.join('*' + suffix for suffix in SUFFIXES)} in this folder{hint}")
             files += inside
         elif path.is_file():
             files.append(path)
