@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the official AgentX harness (agentx-harness 1.0.12) on a folder of traces against a server, and prints where its
-# artifacts are. `samovar report FOLDER` reads them.
+# artifacts are. `samovar report FOLDER` reads them; `benchmarks/agentx.py FOLDER` compares its figures with ours.
 #
 #   scripts/agentx.sh [options] TRACES [-- more flags of `agentx profile`]
 #
@@ -10,18 +10,19 @@
 #   -c N           concurrency: live session trees              2
 #   -d SECONDS     time to measure                              120
 #   -w N           warm-up requests per lane                    1
+#   -r             keep the prompts too, for the ceiling of what was sent (large: the whole text of every request)
 #   -o FOLDER      artifacts                                    agentx-results
 #   -e FOLDER      environment to install the harness in        ~/.cache/samovar/agentx-1.0.12
 set -euo pipefail
 
 VERSION=1.0.12
-url=http://127.0.0.1:8000 model="" tokenizer="" concurrency=2 duration=120 warmup=1 out=agentx-results
+url=http://127.0.0.1:8000 model="" tokenizer="" concurrency=2 duration=120 warmup=1 out=agentx-results level=()
 environment="${XDG_CACHE_HOME:-$HOME/.cache}/samovar/agentx-$VERSION"
 
 usage() { sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//'; }
 fail() { echo "agentx.sh: $*" >&2; exit 2; }
 
-while getopts "u:m:t:c:d:w:o:e:h" flag; do
+while getopts "u:m:t:c:d:w:ro:e:h" flag; do
   case $flag in
     u) url=${OPTARG%/} ;;
     m) model=$OPTARG ;;
@@ -29,6 +30,7 @@ while getopts "u:m:t:c:d:w:o:e:h" flag; do
     c) concurrency=$OPTARG ;;
     d) duration=$OPTARG ;;
     w) warmup=$OPTARG ;;
+    r) level=(--export-level raw) ;;
     o) out=$OPTARG ;;
     e) environment=$OPTARG ;;
     h) usage; exit 0 ;;
@@ -73,5 +75,5 @@ export AIPERF_HTTP_X_DYNAMO_SESSION_ID_FROM_CORRELATION_ID=1
   --custom-dataset-type weka_trace --input-file "$traces" \
   --concurrency "$concurrency" --benchmark-duration "$duration" --warmup-requests-per-lane "$warmup" \
   --random-seed 42 --use-server-token-count --unsafe-override --ui simple \
-  --output-artifact-dir "$out/artifacts" "$@"
+  --output-artifact-dir "$out/artifacts" ${level[@]+"${level[@]}"} "$@"
 echo "artifacts in $out/artifacts" >&2

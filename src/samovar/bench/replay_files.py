@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from samovar.base.errors import ConfigError
+from samovar.base.folders import make_folder
+from samovar.bench.agentx_tokens import read_artifacts
 from samovar.bench.result import BenchResult, write_result
 from samovar.workload.metrics import Point, summarise
-from samovar.workload.metrics_agentx import EXPORT, read_export
+from samovar.workload.metrics_agentx import EXPORT
 from samovar.workload.metrics_record import RequestRecord, read_records
 from samovar.workload.report import report_page, write_report
 from samovar.workload.report_data import ReportRun
@@ -24,17 +26,18 @@ REQUESTS, RESULT, REPORT = "requests.jsonl", "result.json", "report.html"
 
 
 class ReplayFolder:
-    """Makes the folder, which must not hold a result yet. Raises ConfigError."""
+    """Makes the folder. What a run before left there goes; whether it may is for `check_unused`, before anything is
+    sent. Raises ConfigError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if (path / RESULT).exists() or (path / REQUESTS).exists():
-            raise ConfigError(f"--output: {path} holds a run already; name another folder", param="output")
+        make_folder(path, "--output")
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._file = (path / REQUESTS).open("ab", buffering=0)
+            for name in (RESULT, REPORT):
+                (path / name).unlink(missing_ok=True)
+            self._file = (path / REQUESTS).open("wb", buffering=0)
         except OSError as error:
-            raise ConfigError(f"--output: cannot write in {path}: {error.strerror}", param="output") from error
+            raise ConfigError(f"--output {path}: cannot write there: {error.strerror}", param="output") from error
         self._encoder = msgspec.json.Encoder()
 
     def __enter__(self) -> ReplayFolder:
@@ -67,7 +70,7 @@ class ReplaySource:
         """Raises ConfigError, naming the file."""
         folder = self.path.parent if self.path.is_file() else self.path
         if (folder / EXPORT).is_file():
-            return read_export(folder)
+            return read_artifacts(folder)
         file = folder / RESULT
         try:
             result = msgspec.json.decode(file.read_bytes(), type=BenchResult)

@@ -1,19 +1,30 @@
-"""The official harness's per-request records (`agentx profile`, profile_export.jsonl) as ours, for our figures."""
+"""The official harness's per-request records (`agentx profile`, profile_export.jsonl) as ours, for our figures.
+
+Two hit rates of an infinite cache go by: the harness's theoretical one, over blocks of the traces, and the ceiling of
+the prompts it sent, which needs them (`--export-level raw`) and the model's tokenizer. They differ by what the first
+leaves out: unfinished blocks, the chat template, and calls of the trace that this run did not send.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from samovar.base.errors import ConfigError
+from samovar.base.errors import ConfigError, TraceError
 from samovar.workload.metrics import summarise
+from samovar.workload.metrics_agentx_blocks import BlockHits, Place, count_hits, read_hits
+from samovar.workload.metrics_agentx_prompts import RAW, SentPrompt, Tokenise, read_sent
 from samovar.workload.metrics_record import RequestRecord
 from samovar.workload.report_data import ReportRun
 from samovar.workload.session import Role
 
-EXPORT, SUMMARY = "profile_export.jsonl", "profile_export_aiperf.json"
+EXPORT, SUMMARY, METRICS = "profile_export.jsonl", "profile_export_aiperf.json", "server_metrics_export.json"
+DEFAULT_BLOCK_TOKENS = 16
+THEORETICAL = "theoretical hit rate, blocks of the traces"
+SAME = "the same by our count"
 
 _ROLES: dict[str, Role] = {"weka_main": "main", "weka_subagent": "subagent", "weka_flat": "main"}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0}
@@ -30,9 +41,12 @@ class _Metric(msgspec.Struct):
 class _Metadata(msgspec.Struct):
     request_start_ns: int
     request_end_ns: int
+    x_request_id: str = ""
     conversation_id: str = ""
     turn_index: int = 0
     source_trace_id: str | None = None
+    source_outer_idx: int | None = None
+    source_inner_idx: int | None = None
     source_kind: str | None = None
     benchmark_phase: str = "profiling"
     root_correlation_id: str | None = None
@@ -48,6 +62,19 @@ class _Total(msgspec.Struct):
 
 class _Summary(msgspec.Struct):
     theoretical_prefix_cache_hit: _Total | None = None
+    input_config: Any = None
+
+
+class _Series(msgspec.Struct):
+    labels: dict[str, str] = {}
+
+
+class _Family(msgspec.Struct):
+    series: list[_Series] = []
+
+
+class _ServerMetrics(msgspec.Struct):
+    metrics: dict[str, _Family] = {}
 
 
 class _Row(msgspec.Struct):
@@ -56,8 +83,10 @@ class _Row(msgspec.Struct):
     error: Any = None
 
 
-def read_export(folder: Path) -> ReportRun:
-    """Raises ConfigError, naming file and line."""
+def read_export(folder: Path, tokenise: Tokenise | None = None, block_tokens: int | None = None) -> ReportRun:
+    """`tokenise`: the served model's, for the ceiling of the prompts where the folder has them, in blocks of
+    `block_tokens` (None: the server's); else the ceiling is the harness's theoretical rate. Raises ConfigError, naming
+    file and line."""
     path = folder / EXPORT
     rows: list[_Row] = []
     try:
@@ -68,25 +97,100 @@ def read_export(folder: Path) -> ReportRun:
                 raise ConfigError(f"{path}, line {number}: not a record of the harness: {error}") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    records = _records(rows)
+    summary = _summary(folder)
+    theirs, ours = _theoretical(summary), _own_theoretical(rows, summary)
+    facts = {"source": f"agentx-harness records, {len(rows)} requests"}
+    if theirs is not None:
+        facts[THEORETICAL] = _told(theirs, ours)
+    sent: dict[str, SentPrompt] = {}
+    if tokenise is not None and (folder / RAW).is_file():
+        block = block_tokens or _block_tokens(folder)
+        sent = read_sent(folder / RAW, tokenise, block or DEFAULT_BLOCK_TOKENS)
+        size = f"{block} tokens" if block else f"{DEFAULT_BLOCK_TOKENS} tokens, which the server does not tell"
+        facts["ceiling"] = f"of the prompts sent, in blocks of {size}"
+    elif theirs is not None:
+        facts["ceiling"] = "the harness's theoretical rate"
+    records = _records(rows, sent)
     concurrency = max(len({r.lane for r in records}), 1)
     records = [msgspec.structs.replace(r, concurrency=concurrency) for r in records]
     point = summarise(records, concurrency=concurrency)
-    point = msgspec.structs.replace(point, hit_ceiling=_theoretical(folder / SUMMARY))
-    facts = {"source": f"agentx-harness records, {len(records)} requests"}
+    if not sent and theirs is not None:
+        point = msgspec.structs.replace(point, hit_ceiling=theirs.rate)
     return ReportRun(folder.resolve().name, facts, (point,), tuple(records))
 
 
-def _theoretical(path: Path) -> float | None:
-    """The harness's own ceiling, in whole blocks of the trace; None where it left no summary."""
+def tokenizer_folder(folder: Path) -> Path | None:
+    """Of the tokenizer that the harness was run with; None when it was a hub's, or is gone."""
+    name = _field(_field(_summary(folder).input_config, "tokenizer"), "name")
+    return Path(name) if isinstance(name, str) and name and Path(name).is_dir() else None
+
+
+def _summary(folder: Path) -> _Summary:
+    """Empty where the harness left none."""
     try:
-        hit = msgspec.json.decode(path.read_bytes(), type=_Summary).theoretical_prefix_cache_hit
+        return msgspec.json.decode((folder / SUMMARY).read_bytes(), type=_Summary)
+    except (OSError, msgspec.DecodeError):
+        return _Summary()
+
+
+def _traces(summary: _Summary) -> list[Path]:
+    """Those replayed, as far as they are still there."""
+    found = _field(summary.input_config, "datasets")
+    weka = [data for data in found if _field(data, "format") == "weka_trace"] if isinstance(found, list) else []
+    paths = [Path(path) for data in weka if isinstance(path := _field(data, "path"), str)]
+    return [path for path in paths if path.exists()]
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _theoretical(summary: _Summary) -> BlockHits | None:
+    hit = summary.theoretical_prefix_cache_hit
+    return None if hit is None or not hit.count else BlockHits(int(hit.sum), int(hit.count))
+
+
+def _own_theoretical(rows: list[_Row], summary: _Summary) -> BlockHits | None:
+    """By our count; None when the traces are gone or others."""
+    hits: dict[Place, BlockHits] = {}
+    for path in _traces(summary):
+        try:
+            hits |= read_hits(path)
+        except TraceError:
+            return None
+    return count_hits((_place(row.metadata) for row in rows if _counts(row)), hits)
+
+
+def _counts(row: _Row) -> bool:
+    meta = row.metadata
+    return meta.benchmark_phase == "profiling" and not row.error and not meta.was_cancelled
+
+
+def _place(meta: _Metadata) -> Place:
+    outer = -1 if meta.source_outer_idx is None else meta.source_outer_idx
+    return meta.source_trace_id or meta.conversation_id, outer, meta.source_inner_idx
+
+
+def _told(theirs: BlockHits, ours: BlockHits | None) -> str:
+    told = f"{100 * (theirs.rate or 0):.2f}%, {theirs.hit_blocks} of {theirs.blocks}, as the harness counts"
+    if ours is None:
+        return told
+    same = SAME if ours == theirs else f"{ours.hit_blocks} of {ours.blocks} by our count"
+    return f"{told}; {same}"
+
+
+def _block_tokens(folder: Path) -> int | None:
+    """What the server's metrics told the harness; None when they did not."""
+    try:
+        found = msgspec.json.decode((folder / METRICS).read_bytes(), type=_ServerMetrics).metrics
     except (OSError, msgspec.DecodeError):
         return None
-    return None if hit is None or not hit.count else hit.sum / hit.count
+    family = found.get("vllm:cache_config_info")
+    texts = [series.labels.get("block_size", "") for series in family.series] if family else []
+    return next((int(text) for text in texts if text.isdecimal() and int(text)), None)
 
 
-def _records(rows: list[_Row]) -> list[RequestRecord]:
+def _records(rows: list[_Row], sent: Mapping[str, SentPrompt]) -> list[RequestRecord]:
     profiled = [row.metadata.request_start_ns for row in rows if row.metadata.benchmark_phase == "profiling"]
     zero = min(profiled or [row.metadata.request_start_ns for row in rows], default=0)
     roots: dict[str, int] = {}
@@ -97,11 +201,11 @@ def _records(rows: list[_Row]) -> list[RequestRecord]:
         own = meta.x_correlation_id or meta.conversation_id
         root = roots.setdefault(meta.root_correlation_id or own, len(roots))
         stream = streams.setdefault((root, own), sum(1 for key in streams if key[0] == root))
-        found.append(_record(row, zero, root, stream))
+        found.append(_record(row, zero, root, stream, sent.get(meta.x_request_id)))
     return found
 
 
-def _record(row: _Row, zero_ns: int, lane: int, stream: int) -> RequestRecord:
+def _record(row: _Row, zero_ns: int, lane: int, stream: int, sent: SentPrompt | None) -> RequestRecord:
     meta = row.metadata
     start = (meta.request_start_ns - zero_ns) * 1e-9
     end = (meta.request_end_ns - zero_ns) * 1e-9
@@ -128,10 +232,10 @@ def _record(row: _Row, zero_ns: int, lane: int, stream: int) -> RequestRecord:
         first_s=None if ttft is None else start + ttft,
         last_s=None if latency is None else start + latency,
         end_s=end,
-        planned_prompt_tokens=prompt,
+        planned_prompt_tokens=prompt if sent is None else sent.prompt_tokens,
         prompt_tokens=prompt,
         cached_tokens=int(row.metrics[cached].value) if cached else None,
-        ceiling_tokens=None,
+        ceiling_tokens=None if sent is None else sent.ceiling_tokens,
         planned_output_tokens=output,
         output_tokens=output,
     )
