@@ -30,11 +30,19 @@ class FakeServer:
     """Claims to have found more than was sent."""
     keeps_answers: bool = False
     """The KV of what it generates is found too, as in Samovar."""
+    vocabulary: int = 50_000
+    """Token ids from here on are refused."""
+    answers_short_by: int = 0
+    """Tokens that an answer lacks, as the usage says."""
+    counts_extra: int = 0
+    """Prompt tokens that the usage of streamed answers has beyond those sent."""
     retokenises: bool = False
     """Takes token ids for something else and counts other tokens."""
     token_s: float = 0.0
     fails_every: int = 0
     """Each such request is answered 500."""
+    fails_until: int = 0
+    """The first requests are answered 500."""
     breaks_every: int = 0
     """Each such stream ends in the middle."""
     overflows_every: int = 0
@@ -43,6 +51,8 @@ class FakeServer:
     """Requests, after which nothing listens any more."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    probes: list[dict[str, str]] = field(default_factory=list)
+    """Headers of requests that are not streamed."""
     url: str = ""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: set[tuple[Any, ...]] = field(default_factory=set)
@@ -84,10 +94,13 @@ class FakeServer:
     ) -> Response:
         if form not in self.forms or ("ignore_eos" in body and not self.takes_ignore_eos):
             return JSONResponse({"error": {"message": "no such thing"}}, 400)
+        if form == "tokens" and max(tokens) >= self.vocabulary:
+            return JSONResponse({"error": {"message": f"no token {max(tokens)}"}}, 400)
         if form == "tokens" and self.retokenises:
             tokens = [*tokens, 0]
         usage = {"prompt_tokens": len(tokens), "completion_tokens": count}
         if not body.get("stream"):
+            self.probes.append(dict(request.headers))
             return JSONResponse({"choices": [], "usage": usage})
         self.bodies.append(body)
         self.headers.append(dict(request.headers))
@@ -97,10 +110,12 @@ class FakeServer:
             await asyncio.sleep(60)
         if self.hangs:
             await asyncio.sleep(60)
-        if self.fails_every and number % self.fails_every == 0:
+        if number <= self.fails_until or (self.fails_every and number % self.fails_every == 0):
             return JSONResponse({"error": {"message": "it broke", "code": "internal_error"}}, 500)
         if self.overflows_every and number % self.overflows_every == 0:
             return JSONResponse({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
+        usage["prompt_tokens"] += self.counts_extra
+        usage["completion_tokens"] = max(1, count - self.answers_short_by)
         if self.says_cached:
             found = self._look_up(tokens) if not self.brags else 10**9
             usage |= {"prompt_tokens_details": {"cached_tokens": found}}

@@ -111,6 +111,14 @@ async def test_a_run_that_is_not_whole_exits_with_1_and_says_why(traces: Path, t
         (("--max-failed", "2"), "--max-failed is 2"),
         (("--scale", "0.3"), "--scale is 0.3"),
         (("--url", "localhost"), "--url localhost"),
+        (("--block-size", "0"), "--block-size is 0; it must be at least 1"),
+        (("--block-size", "-16"), "--block-size is -16"),
+        (("--max-context-length", "0"), "--max-context-length is 0"),
+        (("--prices", "p.toml"), "--prices p.toml: needs --gpu"),
+        (("--prices", "p.toml", "--price", "own=1"), "--prices p.toml: needs --gpu"),
+        (("--send", "text", "--token-range", "5:9"), "--token-range 5:9: has no effect with --send text"),
+        (("--send", "chat", "--token-range", "5:9"), "--token-range 5:9: has no effect with --send chat"),
+        (("--scale", "1e-9"), "--scale is 1/1000000000: every prompt of the 2 sessions becomes shorter than one block"),
     ],
 )
 def test_flags_that_cannot_work_are_named_before_anything_is_sent(
@@ -120,3 +128,64 @@ def test_flags_that_cannot_work_are_named_before_anything_is_sent(
     done = CliRunner().invoke(app, arguments)
     assert isinstance(done.exception, ConfigError)
     assert named in done.exception.message
+
+
+async def test_what_the_table_leaves_out_is_said_below_it(traces: Path, tmp_path: Path) -> None:
+    flags = ("--start", "0.9:0.9", "--sessions", 2, "--warmup-calls", 1, "--max-failed", 1, "--scale", 0.25)
+    fake = FakeServer(fails_until=1, answers_short_by=2, counts_extra=3)
+    async with running(fake):
+        done = await invoke("replay", "--url", fake.url, "--trace", traces, *flags, "--output", tmp_path / "out")
+    point = json.loads((tmp_path / "out" / "result.json").read_text())["measured"]["points"][0]
+    assert point["short_answers"] == point["ok"] > 0 and point["prompt_drift"] > 0
+    told = (
+        f"concurrency 1: 1 of {point['warmup_requests']} warm-up requests failed (the table leaves these out); "
+        f"{point['ok']} of {point['ok']} answers were shorter than asked for; the server counted "
+        f"{100 * point['prompt_drift']:.2g}% more prompt tokens than sent"
+    )
+    assert told in done.output
+
+
+async def test_a_table_that_tells_all_has_nothing_below_it(traces: Path, tmp_path: Path) -> None:
+    async with running(FakeServer()) as fake:
+        done = await invoke(
+            "replay",
+            "--url",
+            fake.url,
+            "--trace",
+            traces,
+            "--start",
+            "0:0",
+            "--sessions",
+            1,
+            "--output",
+            tmp_path / "o",
+        )
+    assert "hit" in done.output and "concurrency 1:" not in done.output
+
+
+async def test_a_folder_with_anything_in_it_is_not_written_into(traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.html").write_text("of something else")
+    command = ("replay", "--url", "http://127.0.0.1:9", "--trace", traces, "--output", tmp_path / "out")
+    done = await invoke(*command)
+    assert isinstance(done.exception, ConfigError) and f"--output {tmp_path / 'out'}" in done.exception.message
+    assert (tmp_path / "out" / "report.html").read_text() == "of something else"
+    async with running(FakeServer()) as fake:
+        more = ("--url", fake.url, "--start", "0:0", "--sessions", 1, "--overwrite")
+        done = await invoke(*command, *more)
+    assert done.exit_code == 0, done.output
+    assert "<title>Agent replay" in (tmp_path / "out" / "report.html").read_text()
+
+
+async def test_sessions_that_shrink_to_nothing_are_left_out_and_said(traces: Path, tmp_path: Path) -> None:
+    """The long one keeps a block of its 24, the short ones none."""
+    ids = list(range(1, 200))
+    long = {**SESSION["requests"][0], "in": 64 * 199, "hash_ids": ids}  # type: ignore[index]
+    (traces / "c.json").write_text(json.dumps({**SESSION, "id": "long", "requests": [long]}))
+    flags = ("--scale", 1 / 64, "--start", "0:0", "--sessions", 1, "--output", tmp_path / "out")
+    async with running(FakeServer()) as fake:
+        done = await invoke("replay", "--url", fake.url, "--trace", traces, *flags)
+    assert done.exit_code == 0, done.output
+    assert "left out 2 of 3 sessions" in done.output and "demo, other" in done.output
+    load = json.loads((tmp_path / "out" / "result.json").read_text())["config"]["traces"]
+    assert (load["sessions"], load["sessions_emptied"]) == (1, ["demo", "other"])

@@ -18,6 +18,8 @@ from samovar.bench.replay_server import Server, ServerOptions
 from samovar.bench.result import BenchResult
 from samovar.workload.metrics import Point
 from samovar.workload.metrics_record import RequestRecord, read_records
+from samovar.workload.prompts import TokenRange
+from samovar.workload.recording import PROBE_SESSION
 from samovar.workload.replay import ReplayConfig
 from samovar.workload.replay_fit import Fitted
 from samovar.workload.session import SessionTree
@@ -40,12 +42,14 @@ class Silent:
         self.fitted: Fitted | None = None
         self.points: list[Point] = []
         self.seen: list[tuple[str, int]] = []
+        self.failed: list[tuple[str, int]] = []
 
     def begins(self, server: Server, fitted: Fitted) -> None:
         self.server, self.fitted = server, fitted
 
     def live(self, figures: Live) -> None:
         self.seen.append((figures.phase, figures.done))
+        self.failed.append((figures.phase, figures.failed))
 
     def ended(self, point: Point) -> None:
         self.points.append(point)
@@ -208,13 +212,51 @@ async def test_an_overflow_ends_its_tree(tmp_path: Path) -> None:
 
 async def test_warm_up_is_kept_apart(tmp_path: Path) -> None:
     fake = FakeServer()
-    rules: dict[str, Any] = {"start_from": 0.6, "start_to": 0.6, "warmup_calls": 1, "max_visits": 1, "lanes": (1,)}
-    _, _, records, watcher = await run(fake, tmp_path / "run", **rules)
+    _, _, records, watcher = await run(fake, tmp_path / "run", **WARM)
     warm = [r for r in records if r.phase == "warmup"]
     assert all(r.end_s <= 0 and r.output_tokens == 1 for r in warm)
     assert all(r.start_s >= 0 for r in records if r.phase == "profile")
     assert (len(warm), watcher.points[0].warmup_requests) == (2, 2)
     assert watcher.seen[0][0] in ("warmup", "profile")
+
+
+WARM: dict[str, Any] = {"start_from": 0.6, "start_to": 0.6, "warmup_calls": 1, "max_visits": 1, "lanes": (1,)}
+
+
+async def test_failures_are_told_apart_by_phase(tmp_path: Path) -> None:
+    """The warm-up's two calls fail, the measured ones do not, and everybody says so in the same way."""
+    fake = FakeServer(fails_until=2, token_s=0.1)
+    _, partial, records, watcher = await run(fake, tmp_path / "run", max_failed=1.0, **{**WARM, "max_visits": 2})
+    (point,) = watcher.points
+    assert partial == "" and [r.status for r in records if r.phase == "warmup"] == ["failed", "failed"]
+    assert (point.warmup_requests, point.warmup_failed, point.failed, point.issued) == (2, 2, 0, point.ok)
+    assert watcher.seen[-1] == ("profile", point.ok) and point.ok > 0
+    assert all(failed == 0 for phase, failed in watcher.failed if phase == "profile")
+
+
+async def test_a_run_that_failures_end_says_in_which_phase(tmp_path: Path) -> None:
+    _, partial, _, watcher = await run(
+        FakeServer(fails_every=1), tmp_path / "run", **{**WARM, "lanes": (3,), "max_visits": 3}, max_failed=0.1
+    )
+    assert partial.startswith("3 of 3 requests failed (3 of 3 in the warm-up), more than the share of 0.1 allowed")
+    assert (watcher.points[0].issued, watcher.points[0].failed, watcher.points[0].warmup_failed) == (0, 0, 3)
+
+
+async def test_a_token_range_beyond_the_vocabulary_is_no_reason_for_another_form(tmp_path: Path) -> None:
+    async with running(FakeServer(vocabulary=20_000)) as fake:
+        with pytest.raises(ConfigError, match=r"--token-range 1000:30000: .* but not these .*no token 29999"):
+            await run_job(job(fake), tmp_path / "a", Silent())
+        assert fake.bodies == []
+    fake = FakeServer(vocabulary=20_000)
+    _, partial, _, watcher = await run(fake, tmp_path / "b", max_visits=1, tokens=TokenRange(1000, 20_000))
+    assert partial == "" and watcher.server is not None and watcher.server.form == "tokens"
+
+
+async def test_why_not_another_form_is_kept(tmp_path: Path) -> None:
+    result, _, _, watcher = await run(FakeServer(forms=("chat",)), tmp_path / "run", max_visits=1)
+    assert watcher.server is not None
+    assert watcher.server.form_reason.startswith("tokens: HTTP 400") and "text: HTTP 400" in watcher.server.form_reason
+    assert result.config["server"]["form_reason"] == watcher.server.form_reason
 
 
 async def test_sessions_too_long_are_skipped_or_cut_and_counted(tmp_path: Path) -> None:
@@ -256,9 +298,28 @@ async def test_errors_before_the_run_name_the_flag(tmp_path: Path) -> None:
         await run_job(job(gone), tmp_path / "b", Silent())
     async with running(FakeServer()) as fake:
         (tmp_path / "full").mkdir()
-        (tmp_path / "full" / "result.json").write_text("{}")
-        with pytest.raises(ConfigError, match=r"--output: .* holds a run already"):
+        (tmp_path / "full" / "notes.txt").write_text("mine")
+        with pytest.raises(ConfigError, match=r"--output .*full: the folder is not empty \(it holds notes.txt\)"):
             await run_job(job(fake), tmp_path / "full", Silent())
+        assert fake.probes == fake.bodies == []
+
+
+async def test_a_run_may_replace_another(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    await run(FakeServer(), path, lanes=(1, 2), max_visits=1)
+    (path / "notes.txt").write_text("mine")
+    async with running(FakeServer()) as fake:
+        await run_job(job(fake, lanes=(3,), max_visits=1), path, Silent(), overwrite=True)
+    assert {r.concurrency for r in read_records(path / "requests.jsonl")} == {3}
+    assert [point.concurrency for point in ReplaySource(path).read().points] == [3]
+    assert (path / "notes.txt").read_text() == "mine"
+
+
+async def test_probes_say_that_they_are(tmp_path: Path) -> None:
+    fake = FakeServer(forms=("chat",), takes_ignore_eos=False)
+    await run(fake, tmp_path / "run", max_visits=1)
+    assert [h["x-session-id"] for h in fake.probes] == [PROBE_SESSION]
+    assert not any(h["x-session-id"].startswith(PROBE_SESSION) for h in fake.headers)
 
 
 async def test_a_killed_run_is_reported_from_the_requests_it_left(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from samovar.base.errors import Saturated
+from samovar.bench.replay_server import ServerOptions, find_out
 from samovar.core.ports import EngineInfo
 from samovar.serve.config import ServeConfig
 from samovar.serve.recorded import RecordedService
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
+from samovar.workload.prompts import TokenRange
 from samovar.workload.reading import read_sessions
 from samovar.workload.recording import Recorder
 from tests.serve.asgi import Server
@@ -67,3 +69,16 @@ async def test_refused_calls_are_not_recorded(
     assert recorder.num_open == 0
     recorder.close()
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_finding_out_about_a_server_is_not_recorded(
+    tmp_path: Path, info: EngineInfo, tokenizer: Tokenizer, template: ChatTemplate
+) -> None:
+    server, recorder = _server(Script(ids("Y", end=True)), tmp_path, info, tokenizer, template)
+    for form in ("tokens", "text", "chat"):
+        found = await find_out(server.client, "http://test", ServerOptions(form=form), TokenRange(10, 200))
+        assert (found.form, found.forces_length) == (form, True)
+    assert recorder.num_open == 0
+    assert (await server.complete("Hi")).status_code == 200
+    assert recorder.num_open == 1
+    recorder.close()

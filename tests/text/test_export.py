@@ -58,8 +58,24 @@ def test_templates(small_bpe: Tokenizer, tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(small_bpe: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write the tokenizer"):
+    with pytest.raises(ConfigError, match=r"tokenizer export .*file/x: cannot be used: Not a directory"):
         export_hf(small_bpe, {}, tmp_path / "file" / "x", 100)
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(small_bpe: Tokenizer, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_text("weights")
+    with pytest.raises(ConfigError, match=r"the folder is not empty \(it holds model.safetensors\)"):
+        export_hf(small_bpe, {}, tmp_path, 100)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_overwriting_leaves_no_template_of_another_tokenizer(small_bpe: Tokenizer, tmp_path: Path) -> None:
+    export_hf(small_bpe, {"default": TEMPLATE, "tool_use": TEMPLATE + "tools"}, tmp_path, 100)
+    (tmp_path / "model.safetensors").write_text("weights")
+    export_hf(small_bpe, {}, tmp_path, 200, overwrite=True)
+    assert hf_templates(tmp_path) == {}
+    assert '"model_max_length": 200' in (tmp_path / "tokenizer_config.json").read_text()
+    assert (tmp_path / "model.safetensors").read_text() == "weights"
 
 
 @pytest.mark.model

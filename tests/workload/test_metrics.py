@@ -241,3 +241,10 @@ def test_the_harness_s_own_records_give_the_same_percentiles(tmp_path: Path) -> 
     (tmp_path / EXPORT).write_text('{"metadata": {}}')
     with pytest.raises(ConfigError, match=rf"{EXPORT}, line 1: not a record of the harness"):
         read_export(tmp_path)
+
+
+def test_failures_of_the_warm_up_are_counted_apart() -> None:
+    records = [record(phase=phase, status=s) for phase in ("warmup", "profile") for s in ("ok", "failed", "cut")]
+    point = summarise([*records, record(phase="warmup", status="failed")], concurrency=2)
+    assert (point.warmup_requests, point.warmup_failed) == (4, 2)
+    assert (point.issued, point.ok, point.failed, point.cut) == (3, 1, 1, 1)

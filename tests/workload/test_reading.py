@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from itertools import pairwise
 import json
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 from samovar.base.errors import TraceError
-from samovar.workload.reading import ReadCounts, read_file, read_session, read_sessions
+from samovar.workload.kv_size import KVSize
+from samovar.workload.reading import ReadCounts, read_file, read_session, read_sessions, trace_files
+from samovar.workload.stats import trace_stats
+from samovar.workload.stats_rows import stats_blocks
 from samovar.workload.weka import parse_weka
 from samovar.workload.weka_writer import encode_weka
 
@@ -130,7 +134,31 @@ BROKEN = [
     (_weka(_call(0, [1], out=-1)), "$.requests[0].out is -1; it must be from 0"),
     (_weka(_call(0, [1], api_time=-2)), "$.requests[0].api_time is -2"),
     (_weka(MAIN[0], _subagent(5, _call(0, [1]), {"t": 3})), "$.requests[1].requests[1] has no field 'in'"),
-    (_weka(MAIN[0], block_size=0), "$.block_size is 0"),
+    (_weka(MAIN[0], block_size=0), "$.block_size is 0; it must be from 1 to 1048576"),
+    (_weka(MAIN[0], block_size=2**70), "$.block_size is 1180591620717411303424; it must be from 1 to 1048576"),
+    (_weka(MAIN[0], _call(1, [1], type="x")), "$.requests[1].type is 'x'; a call's is 'n' or 's'"),
+    (_weka(_call(0, [1], type="")), "$.requests[0].type is ''; a call's is 'n' or 's'"),
+    (
+        _weka(MAIN[0], _subagent(5, _subagent(6, _call(6, [1])))),
+        "$.requests[1].requests[0].type is 'subagent' inside a sub-agent; a call's is 'n' or 's'",
+    ),
+    (_weka(MAIN[0], tool_tokens=-1), "$.tool_tokens is -1; it must be from 0 to 1099511627776"),
+    (_weka(MAIN[0], system_tokens=2**50), "$.system_tokens is 1125899906842624; it must be from 0 to 1099511627776"),
+    (_weka(MAIN[0], _subagent(5, _call(5, [1]), tool_tokens=-7)), "$.requests[1].tool_tokens is -7"),
+    (_weka(MAIN[0], _subagent(5, _call(5, [1]), system_tokens=-7)), "$.requests[1].system_tokens is -7"),
+    (_weka(_call(1e300, [1])), "$.requests[0].t is 1e+300; it must be at most 1e+10 seconds"),
+    (_weka(_call(-1e300, [1])), "$.requests[0].t is -1e+300; it must be"),
+    (_weka(_call(0, [1], think_time=1e300)), "$.requests[0].think_time is 1e+300; it must be at most 1e+10 seconds"),
+    (_weka(_call(0, [1], api_time=1e300)), "$.requests[0].api_time is 1e+300; it must be a duration from 0 to 1e+10"),
+    (_weka(_call(0, [1], ttft=-1)), "$.requests[0].ttft is -1.0; it must be a duration from 0"),
+    (_weka(MAIN[0], _subagent(1e300, _call(5, [1]))), "$.requests[1].t is 1e+300"),
+    (_weka(MAIN[0], _subagent(5, _call(1e300, [1]))), "$.requests[1].requests[0].t is 1e+300"),
+    (
+        _weka(MAIN[0], _subagent(5, _call(5, [1]), duration_ms=-3)),
+        "$.requests[1].duration_ms is -3.0; it must be a duration from 0 to 1e+13",
+    ),
+    (_weka(_call(0, [1, 2, 1])), "$.requests[0].hash_ids has the id 1 2 times; an id stands for all that precedes it"),
+    (_weka(MAIN[0], _subagent(5, _call(5, [9, 8, 8, 8]))), "$.requests[1].requests[0].hash_ids has the id 8 3 times"),
     (_weka(MAIN[0], hash_id_scope="global"), "$.hash_id_scope is 'global'"),
     (b"\xff\xfe\x00", "not JSON"),
     (b'{"x":' + b"[" * 100_000, "not JSON"),
@@ -145,6 +173,83 @@ def test_broken_sessions_name_file_and_place(tmp_path: Path, data: bytes, reason
         read_session(path)
     assert caught.value.message.startswith(f"{path}: ")
     assert reason in caught.value.message
+
+
+def test_prompts_may_have_fewer_ids_than_blocks() -> None:
+    """Recorders leave out what changes with every call; what has no id counts as new, and is counted."""
+    session = _parsed(MAIN[0], _call(60, [1, 2, 3], **{"in": 64 * 9 + 5}), _call(90, [], **{"in": 64}), _call(95, [7]))
+    assert [len(turn.blocks) for _, _, turn in _turns(session)] == [2, 3, 0, 1]
+    stats = trace_stats([session], KVSize("m", 1))
+    assert stats.totals.unnamed_tokens == 64 * 6 + 64
+    assert stats.ceiling.tokens == pytest.approx(128 / (128 + 64 * 9 + 5 + 64 + 64))
+    shown = {row[0]: row[1] for block in stats_blocks(stats) for row in block.rows}
+    assert shown["tokens without a block id, taken for new"] == "448"
+    whole = stats_blocks(trace_stats([_parsed(*MAIN)], KVSize("m", 1)))
+    assert not any("without a block id" in row[0] for block in whole for row in block.rows)
+
+
+def _turns(session: Any) -> list[tuple[int, int, Any]]:
+    return [(call.stream_index, call.turn_index, call.turn) for call in session.calls()]
+
+
+def test_ids_need_not_rise() -> None:
+    assert _parsed(_call(0, [5, 3, 9, 1])).main.turns[0].blocks.tolist() == [5, 3, 9, 1]
+
+
+def test_real_traces_say_nothing_impossible(real_traces: Path) -> None:
+    assert sum(s.num_turns for s in read_sessions(sorted(real_traces.glob("trace_*.json")))) > 600
+
+
+MOONCAKE = b"".join(
+    b'{"timestamp":%d,"input_length":%d,"output_length":1,"hash_ids":[0]}\n' % (at, 600 + at) for at in (0, 5)
+)
+LOG = b"".join(b'{"messages":[{"role":"user","content":"hello"}],"timestamp":%d}\n' % at for at in (1, 2))
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["plain", "bom"])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("s.json", _weka(*MAIN, id="")), ("m.jsonl", MOONCAKE), ("log.jsonl", LOG), ("w.jsonl", _weka(*MAIN))],
+)
+def test_marks_and_gzip_change_nothing(tmp_path: Path, name: str, data: bytes, packed: bool, marked: bool) -> None:
+    (tmp_path / "as-it-is").mkdir()
+    (tmp_path / "as-it-is" / name).write_bytes(data)
+    stored = b"\xef\xbb\xbf" * marked + data
+    path = tmp_path / (f"{name}.gz" if packed else name)
+    path.write_bytes(gzip.compress(stored) if packed else stored)
+    plain, found = list(read_sessions([tmp_path / "as-it-is"])), list(read_sessions([path]))
+    assert [s.id for s in found] == [s.id for s in plain]
+    assert [_turn_of(t) for s in found for t in _turns(s)] == [_turn_of(t) for s in plain for t in _turns(s)]
+    if packed:  # under whatever name
+        (tmp_path / name).write_bytes(path.read_bytes())
+        assert [s.id for s in read_sessions([tmp_path / name])] == [s.id for s in plain]
+
+
+def _turn_of(placed: tuple[int, int, Any]) -> tuple[Any, ...]:
+    stream, at, turn = placed
+    return stream, at, turn.start_s, turn.input_tokens, turn.output_tokens, turn.blocks.tolist()
+
+
+def test_folders_hold_packed_traces_too(tmp_path: Path) -> None:
+    for name in ("a.json", "b.jsonl"):
+        data = _weka(*MAIN) if name == "a.json" else MOONCAKE
+        (tmp_path / name).write_bytes(data)
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(data))
+    (tmp_path / "c.gz").write_bytes(gzip.compress(b"no trace"))
+    assert [file.name for file in trace_files([tmp_path])] == ["a.json", "a.json.gz", "b.jsonl", "b.jsonl.gz"]
+
+
+@pytest.mark.parametrize("name", ["s.json", "s.json.gz", "m.jsonl"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "header"])
+def test_damaged_gzip_is_named(tmp_path: Path, name: str, damage: str) -> None:
+    data = gzip.compress(_weka(*MAIN) if name.startswith("s") else MOONCAKE * 50)
+    damaged = {"cut": data[:-12], "changed": data[:-6] + b"\0\0" + data[-4:], "header": data[:2] + b"\x07" + data[3:]}
+    path = tmp_path / name
+    path.write_bytes(damaged[damage])
+    with pytest.raises(TraceError, match="not a whole gzip file") as caught:
+        read_file(path)
+    assert caught.value.message.startswith(f"{path}: ")
 
 
 def test_bad_files_are_skipped_and_counted(tmp_path: Path) -> None:
@@ -210,6 +315,10 @@ def test_mooncake_names_sessions_and_delays(tmp_path: Path) -> None:
         ({"input_length": 100}, "at most 1"),
         ({"output_length": -1}, "at least 0"),
         ({"timestamp": -1}, "timestamp is -1"),
+        ({"timestamp": 1e300}, "timestamp is 1e+300; a time must be from 0 to 1e+13 ms"),
+        ({"timestamp": None, "delay": 1e300}, "delay is 1e+300; a time must be from 0 to 1e+13 ms"),
+        ({"output_length": 2**50}, "a length is 1125899906842624; it must be at most 1099511627776"),
+        ({"input_length": 2**50}, "a length is 1125899906842624; it must be at most 1099511627776"),
         ({"hash_ids": "x"}, "$.hash_ids"),
         ({"hash_ids": [2**64]}, "64 bits"),
     ],
@@ -276,6 +385,17 @@ def test_logs_count_tokens_at_their_own_rate(tmp_path: Path) -> None:
         ({"messages": [{"role": "user"}]}, "has no time"),
         ({"messages": [{"role": "user"}], "timestamp": "soon"}, "not a number and not an ISO 8601 time"),
         ([1, '"messages"'], "is no JSON object"),
+        ({"messages": [{"role": "user"}], "timestamp": 1e300}, "$.timestamp is 1e+297 s; it must be at most 1e+10 s"),
+        ({"messages": [{"role": "user"}], "timestamp": "9999-01-01"}, "$.timestamp is 2.53371e+11 s; it must be"),
+        ({"messages": [{"role": "user"}], "timestamp": 1, "latency_ms": 1e300}, "$.latency_ms is 1e+297 s"),
+        (
+            {"messages": [{"role": "user"}], "timestamp": 1, "usage": {"prompt_tokens": -1}},
+            "usage.prompt_tokens is -1; it must be from 0 to 1099511627776",
+        ),
+        (
+            {"messages": [{"role": "user"}], "timestamp": 1, "usage": {"output_tokens": 2**70}},
+            "usage.output_tokens is 1180591620717411303424",
+        ),
     ],
 )
 def test_broken_logs(tmp_path: Path, row: Any, reason: str) -> None:

@@ -200,3 +200,12 @@ def test_reuse_is_recorded_exactly(calls: list[tuple[int, list[int]]]) -> None:
             assert json.loads(journal.read_text().splitlines()[0])["block_tokens"] == 64
         recorder.close()
         assert sum(s.num_turns for s in read_sessions([Path(name)])) == len(calls) if calls else True
+
+
+def test_probes_are_not_recorded(tmp_path: Path) -> None:
+    recorder = _recorder(tmp_path)
+    for name in (recording.PROBE_SESSION, f"{recording.PROBE_SESSION}-7", f"not-{recording.PROBE_SESSION}"):
+        recorder.add(_call(SECRET[:128], 0, session=name))
+    assert recorder.num_open == 1
+    recorder.close()
+    assert [s.num_turns for s in read_sessions([tmp_path])] == [1]

@@ -15,7 +15,7 @@ import pytest
 from samovar.base.errors import ConfigError
 from samovar.workload.load import make_load
 from samovar.workload.reading import read_file, read_session
-from samovar.workload.scale import divisor, scale_session
+from samovar.workload.scale import ScaleCounts, divisor, scale_session, scaled
 from samovar.workload.session import SessionTree, common_prefix
 from samovar.workload.synth import synthesise
 from samovar.workload.synth_config import SynthConfig
@@ -129,3 +129,25 @@ def test_file_names_are_safe_and_distinct() -> None:
         "a_b",
         "a_b-2",
     ]
+
+
+@settings(deadline=None)
+@given(st.lists(loads(most=3, longest=12, words=2), min_size=1, max_size=4), st.integers(1, 20))
+def test_a_session_keeps_blocks_or_is_left_out_and_named(loads_: list[list[Access]], n: int) -> None:
+    sessions = [session_of(accesses, name=str(at)) for at, accesses in enumerate(loads_)]
+    longest = [max(len(access.ids) for access in accesses) for accesses in loads_]
+    lost = [str(at) for at, blocks in enumerate(longest) if blocks and blocks < n]
+    counts = ScaleCounts()
+    if len(lost) == len(sessions):
+        with pytest.raises(ConfigError, match=rf"--factor is 1/{n}: every prompt of the {len(lost)} sessions"):
+            list(scaled(sessions, n, counts))
+    else:
+        small = list(scaled(sessions, n, counts))
+        assert [s.id for s in small] == [s.id for s in sessions if s.id not in lost]
+        assert counts.kept == len(small)
+    assert counts.emptied == lost
+    assert (counts.told() == "") == (not lost)
+
+
+def test_what_was_left_out_is_named_in_one_short_line() -> None:
+    assert ScaleCounts(3, [str(number) for number in range(20)]).told().endswith("0, 1, 2, 3, 4, 5, 6, 7 and 12 more")

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
 import pytest
 
 from samovar.base.errors import CheckpointError, ConfigError, TraceError
 from samovar.workload.kv_size import KVSize, kv_size_of
-from samovar.workload.quantities import bytes_text, count_text, time_text, tokens_text
+from samovar.workload.quantities import bytes_text, count_text, median_text, time_text, tokens_text
 from samovar.workload.reading import read_session, read_sessions
 from samovar.workload.session import SessionTree, Stream
 from samovar.workload.spread import Spread
 from samovar.workload.stats import trace_stats
 from samovar.workload.stats_page import stats_page
-from samovar.workload.stats_rows import stats_blocks
+from samovar.workload.stats_rows import at_once_text, stats_blocks
 from samovar.workload.stats_types import TraceStats
 from tests.workload import brute_force
 from tests.workload.made_up import BLOCK, turn
@@ -165,6 +167,63 @@ def test_figures_as_text() -> None:
     assert [time_text(x) for x in (0.5, 9.94, 61, 600, 90_000, 400_000)] == [
         "0.5 s", "9.9 s", "61 s", "10 min", "25.0 h", "4.6 d",
     ]  # fmt: skip
+
+
+def test_medians_of_counts_keep_their_half() -> None:
+    shown = [median_text(x) for x in (0, 0.5, 7, 9.5, 52.5, 53.5, 52.4, 1234.5, 1e12 + 0.5)]
+    assert shown == ["0", "0.5", "7", "9.5", "52.5", "53.5", "52", "1,234.5", "1.0e+12"]
+
+
+def _row(stats: TraceStats, title: str, name: str) -> tuple[str, ...]:
+    (row,) = (row for block in stats_blocks(stats) if block.title == title for row in block.rows if row[0] == name)
+    return row
+
+
+def test_rows_of_counts_show_the_half_of_a_median(real_traces: Path) -> None:
+    stats = trace_stats(read_sessions([real_traces / f"trace_{name}.json" for name in SAMPLE]), KV)
+    calls = _row(stats, "Distributions", "model calls per session")
+    assert calls[1:] == ("52.5", "64", "65", "65", "46")
+    assert _row(stats, "Distributions", "   of the main agent")[1] == "42.5"
+    one = trace_stats(read_sessions([real_traces / "trace_0277.json"]), KV)
+    assert _row(one, "Sub-agents", "calls per sub-agent")[1] == "11.5"
+    assert _row(one, "Sub-agents", "sub-agents per session that has any")[1] == "4"
+
+
+@given(st.floats(0, allow_infinity=True))
+def test_figures_are_short_however_large(value: float) -> None:
+    for text, most in ((count_text, 15), (median_text, 17), (tokens_text, 8), (bytes_text, 12), (time_text, 10)):
+        assert len(text(value)) <= most
+
+
+def test_large_figures_as_text() -> None:
+    assert [count_text(x) for x in (999_999_999_999, 1.2e12, 1e300)] == ["999,999,999,999", "1.2e+12", "1.0e+300"]
+    assert [tokens_text(x) for x in (9.99e11, 1.2e12)] == ["999G", "1.2e+12"]
+    assert [bytes_text(x) for x in (2.0**60, 1.2e6 * 2.0**50)] == ["1,024 PiB", "1.2e+06 PiB"]
+    assert [time_text(x) for x in (8.63e9, 8.64e9, 1e300)] == ["99884.3 d", "1.0e+05 d", "1.2e+295 d"]
+
+
+@pytest.mark.parametrize(
+    ("sessions", "shared", "lanes", "text"),
+    [
+        (1, False, 16, "One session"),
+        (6, False, 16, "All 6 sessions at once"),
+        (6, False, 6, "All 6 sessions at once"),
+        (6, False, 5, "5 sessions at a time"),
+        (6, False, 1, "1 session at a time"),
+        (6, True, 16, "All 6 sessions at once"),
+        (6, True, 1, "1 file at a time"),
+    ],
+)
+def test_sessions_that_share_the_cache_are_counted(sessions: int, shared: bool, lanes: int, text: str) -> None:
+    """`shared`: they come from two files, and those of one file run on its clock."""
+    trees = []
+    for at in range(sessions):
+        main = Stream("main", "main", (turn(0, 1, [1, 2]),))
+        trees.append(SessionTree(str(at), BLOCK, (main,), namespace=str(at * 2 // sessions if shared else at)))
+    stats = trace_stats(trees, KV, lanes=lanes)
+    assert stats.capacity.lanes <= stats.capacity.groups == (2 if shared else sessions)
+    assert at_once_text(stats) == text
+    assert text in stats_blocks(stats)[-1].help and text in stats_page(stats, "t")
 
 
 def test_nothing_unusual_breaks_it(real_traces: Path) -> None:

@@ -6,11 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from samovar.base.errors import ConfigError, SamovarError, TraceError
 from samovar.cli.trace import app
+from samovar.workload.kv_size import kv_size_of
+from samovar.workload.limits import MAX_TIME_S, MAX_TOKENS
 from samovar.workload.reading import read_sessions
+from samovar.workload.stats import trace_stats
+from samovar.workload.stats_rows import stats_blocks
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "traces"
 CONTEXT = 8192
@@ -73,11 +78,21 @@ def test_bad_files(tmp_path: Path) -> None:
         ("stats", EXAMPLES, "--html", "/nowhere/at/all.html"),
         ("plot", EXAMPLES, "--html", "/nowhere/at/all.html"),
         ("scale", EXAMPLES, "--factor", 0.3, "--out", "x"),
+        ("scale", EXAMPLES, "--factor", 1e-9, "--out", "x"),
+        ("scale", EXAMPLES, "--out", EXAMPLES),
+        ("scale", EXAMPLES, "--out", EXAMPLES, "--overwrite"),
+        ("scale", next(EXAMPLES.glob("*.json")), "--out", EXAMPLES, "--overwrite"),
     ],
 )
-def test_what_cannot_work_is_said(arguments: tuple[object, ...]) -> None:
+def test_what_cannot_work_is_said(
+    arguments: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.read_bytes() for path in EXAMPLES.iterdir()}
     with pytest.raises(SamovarError):
         _run(*arguments)
+    assert list(tmp_path.iterdir()) == []
+    assert {path: path.read_bytes() for path in EXAMPLES.iterdir()} == before
 
 
 def test_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,3 +121,55 @@ def test_scale(tmp_path: Path) -> None:
     assert sum(s.num_turns for s in after) == sum(s.num_turns for s in before)
     for old, new in zip(before, after, strict=True):
         assert new.main.turns[0].input_tokens == old.main.turns[0].input_tokens // 4
+
+
+@pytest.mark.parametrize("command", [("scale", EXAMPLES, "--factor", 0.25), ("synth", "--sessions", 2)])
+def test_folders_in_use_are_written_into_only_when_asked(tmp_path: Path, command: tuple[object, ...]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    _run(*command, "--out", out)
+    written = {path.name: path.read_bytes() for path in out.iterdir()}
+    (out / sorted(written)[0]).write_text("changed")
+    with pytest.raises(ConfigError, match=rf"--out {out}: the folder is not empty"):
+        _run(*command, "--out", out)
+    assert (out / sorted(written)[0]).read_text() == "changed"
+    _run(*command, "--out", out, "--overwrite")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == written
+
+
+def test_scaling_leaves_out_what_shrinks_to_nothing_and_says_so(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["scale", str(EXAMPLES), "--factor", str(1 / 64), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0
+    kept = list(read_sessions([tmp_path / "out"]))
+    assert f"left out {6 - len(kept)} of 6 sessions" in result.output and 0 < len(kept) < 6
+    assert all(any(len(turn.blocks) for s in session.streams for turn in s.turns) for session in kept)
+
+
+def _extreme(tmp_path: Path) -> Path:
+    """Within every limit of a trace, and as large as these allow."""
+    value = json.loads((EXAMPLES / "synth-7-0001.json").read_text())
+    first, last = value["requests"][0], value["requests"][-1]
+    first |= {"out": MAX_TOKENS, "api_time": MAX_TIME_S, "think_time": MAX_TIME_S}
+    last |= {"in": MAX_TOKENS, "t": MAX_TIME_S, "think_time": MAX_TIME_S}
+    path = tmp_path / "extreme.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+@pytest.mark.parametrize("columns", [40, 80, 140])
+def test_rows_keep_their_names_and_figures_whatever_they_are(
+    tmp_path: Path, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samovar.cli.trace.output_console", lambda: Console(width=columns, force_terminal=True))
+    shown = _run("stats", _extreme(tmp_path), "--kv-element-bytes", 16)
+    stats = trace_stats(read_sessions([tmp_path / "extreme.json"]), kv_size_of("llama-3.1-70b", 16))
+    assert "…" not in shown
+    for block in stats_blocks(stats):
+        for row in block.rows:
+            assert any(line.startswith(row[0]) and line.split() == " ".join(row).split() for line in shown.splitlines())
+
+
+def test_sessions_at_once_are_those_there_are() -> None:
+    assert "All 6 sessions at once" in _run("stats", EXAMPLES)
+    assert "2 sessions at a time" in _run("stats", EXAMPLES, "--sessions-at-once", 2)
+    assert "One session, at recorded times" in _run("stats", EXAMPLES / "synth-7-0000.json")

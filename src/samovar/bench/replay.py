@@ -17,7 +17,7 @@ from samovar.base.errors import ConfigError
 from samovar.bench.replay_calls import Caller, Sent
 from samovar.bench.replay_server import Server, answers
 from samovar.workload.metrics_ceiling import InfiniteCache
-from samovar.workload.metrics_record import RequestRecord
+from samovar.workload.metrics_record import Phase, RequestRecord
 from samovar.workload.prompts import TokenRange
 from samovar.workload.prompts_maker import PromptMaker
 from samovar.workload.prompts_text import Words
@@ -63,10 +63,10 @@ class ReplayOptions:
 
 @dataclass(slots=True)
 class Live:
-    """Figures of the part that runs now."""
+    """Figures of the part that runs now. Requests are those of `phase`, as in the table at the end."""
 
     concurrency: int
-    phase: str = "warmup"
+    phase: Phase = "warmup"
     elapsed_s: float = 0.0
     duration_s: float = 0.0
     lanes: int = 0
@@ -176,6 +176,8 @@ class _Point:
         """Ended, and whether cut off, before the zero of all times was known."""
         self._stopped = ""
         self._gone = False
+        self._ended_in: dict[Phase, int] = {"warmup": 0, "profile": 0}
+        self._failed_in: dict[Phase, int] = {"warmup": 0, "profile": 0}
         self._live = Live(replay.config.concurrency, duration_s=self._options.duration_s)
 
     async def run(self) -> PointRun:
@@ -243,16 +245,24 @@ class _Point:
         if sent.answer.unreachable and await self._run.is_gone():
             self._gone = True
             self._stopped = f"the server does not answer any more ({sent.answer.error})"
-        elif self._live.failed > self._options.max_failed * max(self._live.done, MIN_REQUESTS_TO_JUDGE):
-            self._stopped = (
-                f"{self._live.failed} of {self._live.done} requests failed, more than the share of "
-                f"{self._options.max_failed:g} allowed; the last: {sent.answer.error}"
-            )
+        else:
+            self._stopped = self._too_many_failed(sent.answer.error)
+
+    def _too_many_failed(self, last: str) -> str:
+        """Why the run must end, or "". The warm-up counts: a server that fails there is not measured any better."""
+        failed, ended = sum(self._failed_in.values()), sum(self._ended_in.values())
+        if failed <= self._options.max_failed * max(ended, MIN_REQUESTS_TO_JUDGE):
+            return ""
+        warm = f" ({self._failed_in['warmup']} of {self._ended_in['warmup']} in the warm-up)"
+        return (
+            f"{failed} of {ended} requests failed{warm if self._ended_in['warmup'] else ''}, more than the share of "
+            f"{self._options.max_failed:g} allowed; the last: {last}"
+        )
 
     def _keep(self, sent: Sent, *, cut: bool = False) -> None:
         live, answer = self._live, sent.answer
-        live.done += 1
-        live.failed += bool(answer.error)
+        self._ended_in[sent.launch.phase] += 1
+        self._failed_in[sent.launch.phase] += bool(answer.error) and not cut
         if not answer.error and not cut and sent.launch.phase == "profile":
             live.prompt_tokens += answer.prompt_tokens or len(sent.units)
             live.cached_tokens += answer.cached_tokens or 0
@@ -272,6 +282,7 @@ class _Point:
     def _show(self) -> None:
         live, replay = self._live, self._replay
         live.phase = replay.phase
+        live.done, live.failed = self._ended_in[replay.phase], self._failed_in[replay.phase]
         live.lanes = replay.live_lanes
         live.in_flight = len(self._tasks)
         if replay.profile_began_s is not None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from samovar.base.errors import ConfigError
+from samovar.base.folders import check_unused
 from samovar.bench.replay import Live, PointRun, ReplayOptions, ReplayRun, make_client
 from samovar.bench.replay_files import ReplayFolder
 from samovar.bench.replay_server import Server, ServerOptions, find_out
@@ -55,9 +56,13 @@ class Watcher(Protocol):
     def ended(self, point: Point) -> None: ...
 
 
-async def run_job(job: ReplayJob, output: Path, watcher: Watcher) -> tuple[BenchResult, str]:
+async def run_job(
+    job: ReplayJob, output: Path, watcher: Watcher, *, overwrite: bool = False
+) -> tuple[BenchResult, str]:
     """The result, and why it is partial ("" when it is not). Raises ConfigError before the first request of the replay;
-    afterwards every end, a cancellation included, leaves a result in `output`."""
+    afterwards every end, a cancellation included, leaves a result in `output`, which must hold nothing before, unless
+    `overwrite`."""
+    check_unused(output, "--output", overwrite=overwrite)
     async with make_client(job.options) as client:
         server = await find_out(client, job.url, job.server, job.options.tokens)
         fitted = fit(job.trees, server.max_tokens or _longest(job), job.fit)

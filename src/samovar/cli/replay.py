@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar, get_args
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 import typer
 
 from samovar.base.errors import ConfigError
@@ -30,7 +31,7 @@ from samovar.workload.replay import ReplayConfig
 from samovar.workload.replay_fit import Fit
 from samovar.workload.report import report_page, write_report
 from samovar.workload.report_data import named_apart
-from samovar.workload.scale import divisor, scale_session
+from samovar.workload.scale import ScaleCounts, divisor, scaled
 
 T = TypeVar("T")
 
@@ -90,7 +91,9 @@ def replay(
         str,
         typer.Option(help="tokens, text or chat; auto: the first that the server takes.", rich_help_panel=SEND),
     ] = "auto",
-    token_range: Annotated[str, typer.Option(help="Token ids to use, LOW:HIGH.", rich_help_panel=SEND)] = "1000:30000",
+    token_range: Annotated[
+        str | None, typer.Option(help="Token ids to use, LOW:HIGH.", show_default="1000:30000", rich_help_panel=SEND)
+    ] = None,
     max_context_length: Annotated[
         int | None, typer.Option(help="Tokens.", show_default="the server's", rich_help_panel=SEND)
     ] = None,
@@ -129,13 +132,15 @@ def replay(
         Path | None,
         typer.Option(help="New folder for the results.", show_default="replay-TIME", rich_help_panel=OUT),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Also into a folder that is not empty.", rich_help_panel=OUT)
+    ] = False,
     json: Annotated[
         Path | None, typer.Option(help="Write the result here too; - for stdout.", rich_help_panel=OUT)
     ] = None,
 ) -> None:
     """Replay agent sessions against a server, by AgentX's rules: live session trees, closed loop, recorded gaps."""
     console = output_console(stderr=True)
-    low, high = _pair("--token-range", token_range, int)
     options = ReplayOptions(
         run=run_id or secrets.token_hex(6),
         duration_s=duration,
@@ -144,7 +149,7 @@ def replay(
         max_failed=max_failed,
         cache_bust=cache_bust,
         live_history=live_history,
-        tokens=TokenRange(low, high),
+        tokens=_token_range(token_range, send),
         api_key=api_key,
     )
     start_from, start_to = _pair("--start", start, float)
@@ -160,13 +165,20 @@ def replay(
         max_visits=sessions,
         seed=seed,
     )
-    counts = ReadCounts()
+    counts, sizes = ReadCounts(), ScaleCounts()
     n = _divisor(scale)
-    trees = [scale_session(tree, n) for tree in read_sessions(trace, skip_bad=skip_bad, counts=counts)]
+    trees = tuple(scaled(read_sessions(trace, skip_bad=skip_bad, counts=counts), n, sizes, "--scale"))
+    if sizes.emptied:
+        console.print(sizes.told(), style="yellow", highlight=False, markup=False, soft_wrap=True)
     job = ReplayJob(
         url=base_url(url),
-        trees=tuple(trees),
-        load={"paths": [str(path) for path in trace], "scale": scale, "files_skipped": len(counts.skipped)},
+        trees=trees,
+        load={
+            "paths": [str(path) for path in trace],
+            "scale": scale,
+            "files_skipped": len(counts.skipped),
+            "sessions_emptied": sizes.emptied,
+        },
         fit=_one_of("--fit", fit_by, get_args(Fit)),
         lanes=lanes,
         rules=rules,
@@ -180,14 +192,14 @@ def replay(
     )
     path = output or Path(f"replay-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     with LiveTable(console, lanes) as screen:
-        result, partial = asyncio.run(run_job(job, path, screen))
+        result, partial = asyncio.run(run_job(job, path, screen, overwrite=overwrite))
     if json is not None and str(json) == "-":
         sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
     elif json is not None:
         write_result(result, json)
     console.print(f"results in {path}, the report in {path / REPORT}", highlight=False)
     if partial:
-        console.print(f"[bold red]partial:[/] {partial}", highlight=False)
+        console.print(f"[bold red]partial:[/] {escape(partial)}", highlight=False)
         raise typer.Exit(1)
 
 
@@ -199,6 +211,14 @@ def report(
     """Lay the results of several replays over each other in one HTML file."""
     write_report(report_page(named_apart(ReplaySource(path).read() for path in runs), title), html)
     Console(stderr=True).print(f"report of {len(runs)} runs in {html}", highlight=False)
+
+
+def _token_range(text: str | None, send: str) -> TokenRange:
+    if text is None:
+        return TokenRange()
+    if send in ("text", "chat"):
+        raise ConfigError(f"--token-range {text}: has no effect with --send {send}, which sends words; leave one out")
+    return TokenRange(*_pair("--token-range", text, int))
 
 
 def _pair(flag: str, text: str, kind: Callable[[str], T]) -> tuple[T, T]:
@@ -243,6 +263,8 @@ def _price(gpu: str | None, text: str | None, table: Path | None) -> Price | Non
             given[""] = 0.0
     if given.keys() - {"own", "rent"} or any(not value >= 0 for value in given.values()):
         raise ConfigError(f"--price {text}: must be own=DOLLARS, rent=DOLLARS or both, with a comma between")
+    if gpu is None and table is not None:
+        raise ConfigError(f"--prices {table}: needs --gpu, the name of the accelerator whose price to take from it")
     if gpu is None and not given:
         return None
     return price_of(gpu or "unnamed", table, own=given.get("own"), rent=given.get("rent"))

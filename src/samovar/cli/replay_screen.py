@@ -38,6 +38,8 @@ class LiveTable:
         self._progress.stop()
         if self._points:
             self._console.print(self._table())
+        for line in beside_the_table(self._points):
+            self._console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
     def begins(self, server: Server, fitted: Fitted) -> None:
         size = "unknown context" if server.max_tokens is None else f"context {server.max_tokens:,}"
@@ -45,6 +47,8 @@ class LiveTable:
         self._console.print(
             f"{server.model} at {server.url}: {size}, {block}, prompts as {server.form}", highlight=False
         )
+        if server.form_reason:
+            self._console.print(f"  not as {server.form_reason}", highlight=False, markup=False, soft_wrap=True)
         if not server.forces_length:
             self._console.print("[yellow]this server takes no ignore_eos: answers may be shorter than recorded[/]")
         told = f"{len(fitted.trees)} sessions"
@@ -60,7 +64,8 @@ class LiveTable:
     def live(self, figures: Live) -> None:
         bar = self._bars[figures.concurrency]
         if figures.phase == "warmup":
-            self._progress.update(bar, told=f"warm-up, {figures.in_flight} in flight, {figures.done} done")
+            told = f"warm-up, {figures.in_flight} in flight, {figures.done} done"
+            self._progress.update(bar, told=told + _failed(figures))
             return
         self._progress.start_task(bar)
         self._progress.update(
@@ -95,10 +100,35 @@ class LiveTable:
         return table
 
 
+def beside_the_table(points: Sequence[Point]) -> list[str]:
+    """What a reader of the table must know before comparing its rows: calls it leaves out, lengths that are not those
+    asked for."""
+    lines = []
+    for p in points:
+        told = []
+        if p.warmup_failed:
+            told.append(
+                f"{p.warmup_failed} of {p.warmup_requests} warm-up requests failed (the table leaves these out)"
+            )
+        if p.short_answers:
+            told.append(f"{p.short_answers} of {p.ok} answers were shorter than asked for")
+        if p.prompt_drift:
+            share = f"{100 * abs(p.prompt_drift):.2g}%"
+            told.append(
+                f"the server counted {share} {'more' if p.prompt_drift > 0 else 'fewer'} prompt tokens than sent"
+            )
+        if told:
+            lines.append(f"concurrency {p.concurrency}: {'; '.join(told)}")
+    return lines
+
+
+def _failed(live: Live) -> str:
+    return f", [red]{live.failed} failed[/]" if live.failed else ""
+
+
 def _told(live: Live) -> str:
-    parts = [f"{live.elapsed_s:.0f} s", f"{live.lanes} lanes", f"{live.in_flight} in flight", f"{live.done} done"]
-    if live.failed:
-        parts.append(f"[red]{live.failed} failed[/]")
+    done = f"{live.done} done{_failed(live)}"
+    parts = [f"{live.elapsed_s:.0f} s", f"{live.lanes} lanes", f"{live.in_flight} in flight", done]
     if live.prompt_tokens:
         parts.append(f"hit {_share(live.cached_tokens / live.prompt_tokens)}")
         parts.append(f"ceiling {_share(live.ceiling_tokens / live.prompt_tokens)}")

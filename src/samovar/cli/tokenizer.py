@@ -27,13 +27,14 @@ def root() -> None:
 
 @app.command()
 def export(
-    folder: Annotated[Path, typer.Argument(help="Where to write it.")],
+    folder: Annotated[Path, typer.Argument(help="New folder to write it into.")],
     model: Annotated[
         str, typer.Option(help="A Hugging Face folder, a .gguf file or a hub id.", show_default=DEFAULT_MODEL)
     ] = DEFAULT_MODEL,
     download_dir: Annotated[
         Path | None, typer.Option(help="Where downloads are kept.", show_default="user cache")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Also into a folder that is not empty.")] = False,
 ) -> None:
     """Write the tokenizer and chat template of a model as a Hugging Face folder, also from a GGUF file."""
     checkpoint = locate(model, download_dir or cache_dir())
@@ -42,5 +43,5 @@ def export(
     else:
         metadata = Fields(read_gguf_header(checkpoint.path).metadata, str(checkpoint.path))
         tokenizer, templates = load_gguf(metadata), gguf_templates(metadata)
-    files = export_hf(tokenizer, templates, folder, checkpoint.spec.max_position_embeddings)
+    files = export_hf(tokenizer, templates, folder, checkpoint.spec.max_position_embeddings, overwrite=overwrite)
     Console().print(f"wrote {', '.join(file.name for file in files)} to {folder}", highlight=False, markup=False)

@@ -13,15 +13,17 @@ import msgspec
 from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 import typer
 
 from samovar.base.errors import ConfigError
+from samovar.base.folders import check_unused, make_folder
 from samovar.cli.surroundings import output_console
 from samovar.workload.kv_size import DEFAULT_MODEL, kv_size_of
 from samovar.workload.reading import ReadCounts, read_session, read_sessions, trace_files
-from samovar.workload.scale import divisor, scale_session
+from samovar.workload.scale import ScaleCounts, divisor, scaled
 from samovar.workload.session import SessionTree
 from samovar.workload.session_plot import session_page
 from samovar.workload.stats import trace_stats
@@ -35,9 +37,12 @@ from samovar.workload.weka_writer import FileNames, write_weka
 app = typer.Typer(help="Understand, draw and make traces of agent sessions.", no_args_is_help=True)
 
 _DEFAULTS = SynthConfig()
+_WIDEST = 1000
 Advance = Callable[[int], None]
 Paths = Annotated[list[Path], typer.Argument(help="Trace files, or folders of them.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave broken files out, and count them.")]
+Out = Annotated[Path, typer.Option(help="New folder to write one file per session into.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Also into a folder that is not empty.")]
 
 
 @app.command()
@@ -85,7 +90,7 @@ def plot(
 
 @app.command()
 def synth(
-    out: Annotated[Path, typer.Option(help="Folder to write one file per session into.")],
+    out: Out,
     sessions: Annotated[int, typer.Option(help="How many sessions.")] = _DEFAULTS.sessions,
     seed: Annotated[int, typer.Option(help="The same seed makes the same files.")] = _DEFAULTS.seed,
     turns_median: Annotated[float, typer.Option(help="Calls per session, sub-agents' too.")] = _DEFAULTS.turns_median,
@@ -106,39 +111,46 @@ def synth(
         float, typer.Option(help="Of the server that the recorded times show.")
     ] = _DEFAULTS.decode_tokens_per_s,
     prefill_tokens_per_s: float = _DEFAULTS.prefill_tokens_per_s,
+    overwrite: Overwrite = False,
 ) -> None:
     """Make sessions with given statistics; the defaults are those of real coding agents."""
     given = locals()
     config = SynthConfig(**{field.name: given[field.name] for field in fields(SynthConfig)})
+    check_unused(out, "--out", overwrite=overwrite)
     _write_sessions(synthesise(config), out, config.sessions, "making")
 
 
 @app.command()
 def scale(
     paths: Paths,
-    out: Annotated[Path, typer.Option(help="Folder to write one file per session into.")],
+    out: Out,
     factor: Annotated[float, typer.Option(help="1 divided by a whole number.")] = 0.0625,
     skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Shrink sessions to fit small models: every length is scaled, what is reused stays reused."""
     n = divisor(factor)
-    counts = ReadCounts()
+    counts, sizes = ReadCounts(), ScaleCounts()
     files = trace_files(paths)
+    if any(out.resolve() == file.parent.resolve() for file in files):
+        raise ConfigError(f"--out {out}: the sessions to scale are read from this folder; name another one")
+    check_unused(out, "--out", overwrite=overwrite)
     # As one stream, so that calls of unmarked sub-agents stay where they stand in the file.
     sessions = read_sessions(files, skip_bad=skip_bad, counts=counts, find_unmarked=False)
-    _write_sessions((scale_session(session, n) for session in sessions), out, None, "scaling")
+    _write_sessions(scaled(sessions, n, sizes), out, None, "scaling")
+    if sizes.emptied:
+        Console(stderr=True).print(sizes.told(), style="yellow", highlight=False, markup=False, soft_wrap=True)
     _report_skipped(counts)
 
 
 def _write_sessions(sessions: Iterator[SessionTree], out: Path, total: int | None, verb: str) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out}: cannot be made: {error.strerror or error}") from None
+    """Makes the folder with the first session: when that already fails, nothing is left behind."""
     names = FileNames()
     written = 0
     with _progress(verb, total) as advance:
         for session in sessions:
+            if not written:
+                make_folder(out, "--out")
             write_weka(session, out / f"{names.of(session.id)}.json")
             written += 1
             advance(written)
@@ -147,9 +159,14 @@ def _write_sessions(sessions: Iterator[SessionTree], out: Path, total: int | Non
 
 def _show(found: TraceStats) -> None:
     console = output_console()
+    width = console.width
     for block in stats_blocks(found):
         console.print(f"[bold]{block.title}[/]", highlight=False)
-        console.print(_table(block))
+        table = _table(block)
+        # On a narrow terminal lines are broken, where rich would leave out names and digits.
+        console.width = max(width, Measurement.get(console, console.options.update(width=_WIDEST), table).maximum)
+        console.print(table)
+        console.width = width
         if block.help:
             console.print(f"[dim]{escape(block.help)}[/]", highlight=False)
         console.print()

@@ -7,12 +7,19 @@ import json
 from pathlib import Path
 
 from samovar.base.errors import ConfigError
+from samovar.base.folders import check_unused
 from samovar.text.tokenizer import Tokenizer
 
+TEMPLATE, OTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
 
-def export_hf(tokenizer: Tokenizer, templates: Mapping[str, str], folder: Path, max_model_len: int) -> list[Path]:
+
+def export_hf(
+    tokenizer: Tokenizer, templates: Mapping[str, str], folder: Path, max_model_len: int, *, overwrite: bool = False
+) -> list[Path]:
     """Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json and, where there are templates by name,
-    chat_template.jinja. Makes the folder, overwrites the files and returns them. Raises ConfigError."""
+    chat_template.jinja. Makes the folder and returns the files. Raises ConfigError, also for a folder that holds
+    anything, unless `overwrite`: then an earlier tokenizer's templates go, and other files stay."""
+    check_unused(folder, "tokenizer export", overwrite=overwrite)
     special = dict(tokenizer.special_tokens)
     config: dict[str, object] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -27,11 +34,13 @@ def export_hf(tokenizer: Tokenizer, templates: Mapping[str, str], folder: Path, 
     }
     if templates:
         default = templates.get("default") or next(iter(templates.values()))
-        files["chat_template.jinja"] = default
+        files[TEMPLATE] = default
         others = {name: text for name, text in templates.items() if text != default and name != "default"}
-        files |= {f"additional_chat_templates/{name}.jinja": text for name, text in others.items()}
+        files |= {f"{OTHER_TEMPLATES}/{name}.jinja": text for name, text in others.items()}
     written = []
     try:
+        for stale in (folder / TEMPLATE, *(folder / OTHER_TEMPLATES).glob("*.jinja")):
+            stale.unlink(missing_ok=True)
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

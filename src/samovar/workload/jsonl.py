@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from samovar.base.errors import TraceError
+from samovar.workload.trace_file import open_trace
 
 T = TypeVar("T")
 
@@ -26,13 +27,10 @@ class Line:
 
 def lines_of(path: Path) -> Iterator[Line]:
     """Lines that are not blank. Raises TraceError when the file cannot be read."""
-    try:
-        with path.open("rb") as file:
-            for number, data in enumerate(file, 1):
-                if data.strip():
-                    yield Line(path, number, data)
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with open_trace(path) as file:
+        for number, data in enumerate(file, 1):
+            if data.strip():
+                yield Line(path, number, data)
 
 
 def located(line: Line, decode: Callable[[bytes], T]) -> T:

@@ -84,6 +84,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     sessions_begun: int = 0
     sessions_finished: int = 0
     warmup_requests: int = 0
+    warmup_failed: int = 0
+    """The warm-up's are in no other figure."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +181,7 @@ def summarise(
         sessions_begun=sessions_begun,
         sessions_finished=sessions_finished,
         warmup_requests=len(every) - len(measured),
+        warmup_failed=sum(r.status == "failed" for r in every if r.phase == "warmup"),
         **_speeds(ok, lost=len(measured) - len(ok)),
         **_tokens(ok, gpus * window),
     )

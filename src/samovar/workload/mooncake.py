@@ -7,7 +7,6 @@ whole prompt of an earlier one is taken for the next turn of the same conversati
 from __future__ import annotations
 
 from collections.abc import Iterator
-import math
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ import numpy as np
 from samovar.base.errors import TraceError
 from samovar.workload.chains import split_conversations
 from samovar.workload.jsonl import Line, lines_of, located
+from samovar.workload.limits import MAX_TIME_S, MAX_TOKENS
 from samovar.workload.session import SessionTree, Stream, Turn, frozen_ids
 
 BLOCK_TOKENS = 512
@@ -60,8 +60,12 @@ def _numbered(conversations: list[list[Turn]]) -> Iterator[tuple[str, list[Turn]
 
 def _turn(row: MooncakeRow, line: Line, block_tokens: int, previous_s: float) -> Turn:
     time_ms = row.timestamp if row.timestamp is not None else 1000 * previous_s + (row.delay or 0.0)
-    if not math.isfinite(time_ms) or time_ms < 0:
-        raise line.error(f"timestamp is {row.timestamp}; it must be at least 0")
+    if not 0 <= time_ms <= 1000 * MAX_TIME_S:
+        given = f"delay is {row.delay}" if row.timestamp is None else f"timestamp is {row.timestamp}"
+        raise line.error(f"{given}; a time must be from 0 to {1000 * MAX_TIME_S:g} ms")
+    longest = max(row.input_length, row.output_length)
+    if longest > MAX_TOKENS:
+        raise line.error(f"a length is {longest}; it must be at most {MAX_TOKENS}")
     limit = -(-row.input_length // block_tokens)
     if row.input_length < 0 or row.output_length < 0 or len(row.hash_ids) > limit:
         raise line.error(

@@ -25,7 +25,9 @@ import numpy as np
 from samovar.base.errors import TraceError
 from samovar.workload.chains import unmarked_streams
 from samovar.workload.jsonl import Line, lines_of, located
+from samovar.workload.limits import MAX_TIME_S, MAX_TOKENS
 from samovar.workload.session import SessionTree, Stream, Turn, frozen_ids
+from samovar.workload.trace_file import without_gz
 
 BLOCK_TOKENS = 64
 BYTES_PER_TOKEN = 4.0
@@ -96,7 +98,12 @@ def _session(
         )
     streams: tuple[Stream, ...] = tuple(unmarked_streams(turns, block_tokens))
     return SessionTree(
-        name or path.stem, block_tokens, streams, namespace=str(path), source=str(path), start_s=began_s - first_s
+        name or without_gz(path).stem,
+        block_tokens,
+        streams,
+        namespace=str(path),
+        source=str(path),
+        start_s=began_s - first_s,
     )
 
 
@@ -143,8 +150,8 @@ def _entry(line: Line, value: Any) -> _Entry:
         duration_s=_duration(line, value, start_s),
         model=str(body.get("model") or ""),
         text=_rendered(body.get("tools"), messages),
-        prompt_tokens=_whole(usage.get("prompt_tokens", usage.get("input_tokens"))),
-        output_tokens=_whole(usage.get("completion_tokens", usage.get("output_tokens"))),
+        prompt_tokens=_tokens(line, usage, "prompt_tokens", "input_tokens"),
+        output_tokens=_tokens(line, usage, "completion_tokens", "output_tokens"),
         output_bytes=0 if output is None else len(msgspec.json.encode(output)),
         stop=_stop(response),
         input_types=_news(messages),
@@ -206,8 +213,15 @@ def _mapping(source: Mapping[str, Any], *names: str) -> Mapping[str, Any] | None
     return next((source[name] for name in names if isinstance(source.get(name), Mapping)), None)
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _tokens(line: Line, usage: Mapping[str, Any], *names: str) -> int | None:
+    """The first of them that is stated; None when it is no number, as some servers write it."""
+    name = next((name for name in names if name in usage), names[0])
+    value = usage.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    if not 0 <= value <= MAX_TOKENS:
+        raise line.error(f"usage.{name} is {value}; it must be from 0 to {MAX_TOKENS}")
+    return value
 
 
 def _number(value: object) -> float | None:
@@ -220,13 +234,13 @@ def _time(line: Line, source: Mapping[str, Any], *names: str) -> float | None:
         value = source.get(name)
         number = _number(value)
         if number is not None:
-            return number / 1000 if number > MILLISECONDS_FROM else number
+            return _bounded(line, name, number / 1000 if number > MILLISECONDS_FROM else number)
         if isinstance(value, str):
             try:
                 moment = datetime.fromisoformat(value)
             except ValueError:
                 raise line.error(f"$.{name} is {value!r}: not a number and not an ISO 8601 time") from None
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            return _bounded(line, name, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     return None
 
 
@@ -234,6 +248,12 @@ def _duration(line: Line, value: Mapping[str, Any], start_s: float) -> float | N
     for name, scale in (("duration_s", 1.0), ("latency_s", 1.0), ("duration_ms", 1e-3), ("latency_ms", 1e-3)):
         number = _number(value.get(name))
         if number is not None:
-            return max(0.0, number * scale)
+            return max(0.0, _bounded(line, name, number * scale))
     end_s = _time(line, value, "end_time", "completed_at")
     return None if end_s is None else max(0.0, end_s - start_s)
+
+
+def _bounded(line: Line, name: str, time_s: float) -> float:
+    if abs(time_s) > MAX_TIME_S:
+        raise line.error(f"$.{name} is {time_s:g} s; it must be at most {MAX_TIME_S:g} s")
+    return time_s

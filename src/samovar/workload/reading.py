@@ -11,9 +11,8 @@ from samovar.workload.mooncake import read_mooncake
 from samovar.workload.openai_log import read_openai_log
 from samovar.workload.recording_journal import SUFFIX as JOURNAL
 from samovar.workload.session import SessionTree
+from samovar.workload.trace_file import SUFFIXES, is_trace, open_trace, without_gz
 from samovar.workload.weka import parse_weka
-
-SUFFIXES = (".json", ".jsonl")
 
 
 @dataclass(slots=True)
@@ -63,11 +62,11 @@ def trace_files(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+            inside = sorted(file for file in path.iterdir() if is_trace(file) and file.is_file())
             if not inside:
                 recording = sum(1 for file in path.iterdir() if file.suffix == JOURNAL)
                 hint = f"; {recording} sessions are still being recorded: end the server first" if recording else ""
-                raise TraceError(f"{path}: no {' or '.join('*' + suffix for suffix in SUFFIXES)} in this folder{hint}")
+                raise TraceError(f"{path}: no {', '.join('*' + suffix for suffix in SUFFIXES)} in this folder{hint}")
             files += inside
         elif path.is_file():
             files.append(path)
@@ -81,13 +80,10 @@ def trace_files(paths: Sequence[Path]) -> list[Path]:
 def read_file(path: Path, *, find_unmarked: bool = True) -> list[SessionTree]:
     """Tells the format from the content: one object with `requests`, or lines with `hash_ids` or `messages`.
     `find_unmarked` as in `parse_weka`. Raises TraceError."""
-    try:
-        with path.open("rb") as file:
-            head = file.readline()
-            if _is_weka(head, path):
-                return [parse_weka(head + file.read(), path, find_unmarked=find_unmarked)]
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with open_trace(path) as file:
+        head = file.readline()
+        if _is_weka(head, path):
+            return [parse_weka(head + file.read(), path, find_unmarked=find_unmarked)]
     if b'"hash_ids"' in head or b'"input_length"' in head:
         return read_mooncake(path)
     if b'"messages"' in head:
@@ -99,6 +95,6 @@ def read_file(path: Path, *, find_unmarked: bool = True) -> list[SessionTree]:
 
 
 def _is_weka(head: bytes, path: Path) -> bool:
-    if path.suffix == ".json":
+    if without_gz(path).suffix == ".json":
         return True
     return b'"requests"' in head and b'"messages"' not in head

@@ -22,6 +22,8 @@ BLOCK_TOKENS = 64
 IDLE_S = 6 * 3600.0
 """A session that was silent for this long is complete; if it speaks again, that is another one."""
 MAX_OPEN = 1000
+PROBE_SESSION = "samovar-probe"
+"""Calls under a session id that begins so are not recorded: they only ask what the server can do (`bench replay`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ class Recorder:
             _finish(journal)
 
     def add(self, call: RecordedCall) -> None:
-        """Writes the call down before it returns."""
+        """Writes the call down before it returns, unless it is a probe."""
+        if call.session_id.startswith(PROBE_SESSION):
+            return
         keys = [call.keys[at : at + KEY_BYTES] for at in range(0, len(call.keys), KEY_BYTES)]
         keys = keys[self._stride - 1 :: self._stride]
         self._close_idle(call.end_s)

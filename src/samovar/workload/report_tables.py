@@ -60,6 +60,7 @@ _ROWS: tuple[Row, ...] = (
     ("Requests issued", "requests", lambda p: f"{p.issued}"),
     ("  ended well / failed / cut off", "requests", lambda p: f"{p.ok} / {p.failed} / {p.cut}"),
     ("  shorter than asked for", "requests", lambda p: f"{p.short_answers}"),
+    ("  made before measuring / failed", "requests", lambda p: f"{p.warmup_requests} / {p.warmup_failed}"),
     ("Kept the SLO", "goodput_per_s", lambda p: _slo(p)),
     ("Sessions begun / finished", "swim_lane", lambda p: f"{p.sessions_begun} / {p.sessions_finished}"),
     ("Idle time cut out, s", "skipped_s", lambda p: number(p.skipped_s)),

@@ -53,6 +53,7 @@ def trace_stats(
             output_tokens=sum(row.output_tokens for row in facts.rows),
             new_blocks_tokens=int(distinct.sum()),
             unchained_blocks=load.unchained_blocks,
+            unnamed_tokens=_unnamed_tokens(load),
         ),
         skipped=tuple(skipped),
         ceiling=_ceiling(load, facts),
@@ -72,6 +73,11 @@ def trace_stats(
         keep_warm=_keep_warm(load),
         capacity=_capacity(load, kv, lanes),
     )
+
+
+def _unnamed_tokens(load: Load) -> int:
+    missing = np.maximum(0, load.input_tokens // load.block_tokens - load.num_blocks)
+    return int((missing * load.block_tokens).sum())
 
 
 def _per_session(values: np.ndarray, load: Load) -> np.ndarray:
@@ -149,7 +155,8 @@ def _capacity(load: Load, kv: KVSize, lanes: int) -> Capacity:
     curves = CapacityCurves(load, in_lanes(load, lanes))
     grid = capacity_grid(load)
     return Capacity(
-        lanes=lanes,
+        lanes=min(lanes, len(load.group_length_s)),
+        groups=len(load.group_length_s),
         tokens=tuple(grid),
         bytes=tuple(kv.bytes_for(tokens) for tokens in grid),
         lru=tuple((curves.lru(grid) / total).tolist()),

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from samovar.base.errors import ConfigError
 from samovar.workload.quantities import bytes_text, tokens_text
-from samovar.workload.stats_rows import CAUSES, Block, stats_blocks
+from samovar.workload.stats_rows import CAUSES, Block, at_once_text, stats_blocks
 from samovar.workload.stats_types import TraceStats
 
 BLUE, ORANGE, GREEN, GREY = "#2563a8", "#d9822b", "#3a8a55", "#8a8f98"
@@ -102,7 +102,7 @@ def _warm_chart(stats: TraceStats) -> go.Figure:
 
 def _capacity_chart(stats: TraceStats) -> go.Figure:
     curve = stats.capacity
-    figure = _figure(f"Hit rate by KV capacity, {curve.lanes} sessions at a time", "KV capacity")
+    figure = _figure(f"Hit rate by KV capacity: {at_once_text(stats)}", "KV capacity")
     sizes = [f"{tokens_text(t)} tokens, {bytes_text(b)}" for t, b in zip(curve.tokens, curve.bytes, strict=True)]
     for name, values, colour in (("LRU", curve.lru, BLUE), ("knows the future", curve.optimal, ORANGE)):
         figure.add_scatter(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from samovar.workload.quantities import bytes_text, count_text, share_text, time_text, tokens_text
+from samovar.workload.quantities import bytes_text, count_text, median_text, share_text, time_text, tokens_text
 from samovar.workload.spread import Spread
 from samovar.workload.stats_types import TraceStats
 
@@ -56,6 +56,8 @@ def _overview(stats: TraceStats) -> Block:
     ]
     if totals.unchained_blocks:
         rows.append(("blocks whose ids are not chained", count_text(totals.unchained_blocks)))
+    if totals.unnamed_tokens:
+        rows.append(("tokens without a block id, taken for new", tokens_text(totals.unnamed_tokens)))
     if stats.skipped:
         rows.append(("files skipped", count_text(len(stats.skipped))))
     return Block("Load", ("", ""), tuple(rows), "Ceiling: what a cache that never loses anything would find.")
@@ -64,8 +66,8 @@ def _overview(stats: TraceStats) -> Block:
 def _distributions(stats: TraceStats) -> Block:
     times = stats.times
     rows = (
-        _row("model calls per session", stats.turns, count_text),
-        _row("   of the main agent", stats.main_turns, count_text),
+        _row("model calls per session", stats.turns, count_text, median_text),
+        _row("   of the main agent", stats.main_turns, count_text, median_text),
         _row("tokens in per call", stats.input_tokens, tokens_text),
         _row("tokens out per call", stats.output_tokens, tokens_text),
         _row("new tokens per later call", stats.new_tokens, tokens_text),
@@ -86,10 +88,13 @@ def _distributions(stats: TraceStats) -> Block:
     )
 
 
-def _row(name: str, values: Spread, text: Callable[[float], str]) -> tuple[str, ...]:
+def _row(
+    name: str, values: Spread, text: Callable[[float], str], median: Callable[[float], str] | None = None
+) -> tuple[str, ...]:
     if not values.count:
         return (name, "-", "-", "-", "-", "-")
-    return (name, *(text(value) for value in (values.p50, values.p90, values.p99, values.max, values.mean)))
+    shown = (median or text)(values.p50)
+    return (name, shown, *(text(value) for value in (values.p90, values.p99, values.max, values.mean)))
 
 
 def _misses(stats: TraceStats) -> Block:
@@ -113,9 +118,9 @@ def _subagents(stats: TraceStats) -> Block:
         f"({agents.sessions_any} sessions, {share_text(agents.sessions_any / total)}, have any)."
     )
     rows = (
-        _row("sub-agents per session that has any", agents.per_session, count_text),
-        _row("   at once", agents.at_once, count_text),
-        _row("calls per sub-agent", agents.calls, count_text),
+        _row("sub-agents per session that has any", agents.per_session, count_text, median_text),
+        _row("   at once", agents.at_once, count_text, median_text),
+        _row("calls per sub-agent", agents.calls, count_text, median_text),
         _row("duration", agents.duration_s, time_text),
         _row("tokens in per call", agents.input_tokens, tokens_text),
         _row("tokens out per call", agents.output_tokens, tokens_text),
@@ -140,5 +145,14 @@ def _capacity(stats: TraceStats) -> Block:
         "Hit rate by KV capacity",
         ("tokens", stats.kv.name, "LRU", "optimum"),
         rows,
-        f"{curve.lanes} sessions at a time, at their recorded times. Optimum: eviction that knows the future.",
+        f"{at_once_text(stats)}, at recorded times. Optimum: eviction that knows the future.",
     )
+
+
+def at_once_text(stats: TraceStats) -> str:
+    """What shares the cache of the capacity curve."""
+    curve, sessions = stats.capacity, stats.totals.sessions
+    if curve.lanes == curve.groups:
+        return "One session" if sessions == 1 else f"All {count_text(sessions)} sessions at once"
+    kind = "session" if curve.groups == sessions else "file"
+    return f"{curve.lanes} {kind}{'' if curve.lanes == 1 else 's'} at a time"

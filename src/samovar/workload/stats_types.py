@@ -20,6 +20,8 @@ class Totals:
     """Room of all distinct blocks: what a cache must hold to lose nothing."""
     unchained_blocks: int
     """Not 0: the trace's ids are not prefix-chained and its hit rates are lower bounds."""
+    unnamed_tokens: int = 0
+    """Tokens of full blocks that the trace gives no id; they count as new, so hit rates are lower bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,9 @@ class KeepWarm:
 @dataclass(frozen=True, slots=True)
 class Capacity:
     lanes: int
-    """Sessions at a time, each at its recorded times; the next starts when one ends."""
+    """Groups at a time, each at its recorded times; the next starts when one ends. Never more than there are."""
+    groups: int
+    """Sessions whose files share nothing each are one; those of one file are one together, on that file's clock."""
     tokens: tuple[int, ...]
     bytes: tuple[int, ...]
     lru: tuple[float, ...]

@@ -1,5 +1,8 @@
 """Session files as kv-cache-tester and AgentX write them ("Weka"): one JSON object per session.
 
+What cannot be true is refused; what is only incomplete is read. Prompts may have fewer ids than full blocks: recorders
+leave out what changes with every call, and tokens without an id are taken for new ones.
+
 Two things the files leave open are settled here. Inner times of a sub-agent are relative when they lie before its
 marker, as in AgentX. And some files put the marker where the sub-agent *ended* (its recorded duration then leads back
 exactly to the end of the parent's call that started it): such files are told from the times, and read so.
@@ -9,20 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-import math
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from samovar.base.errors import TraceError
+from samovar.base.shown import shown
 from samovar.workload.chains import place, unmarked_streams
 from samovar.workload.jsonl import validation_text
+from samovar.workload.limits import MAX_BLOCK_TOKENS, MAX_TIME_S, MAX_TOKENS
 from samovar.workload.session import BlockIds, SessionTree, Stream, Turn, frozen_ids
+from samovar.workload.trace_file import without_gz
 
 DEFAULT_BLOCK_TOKENS = 64
 SPAWN_SLACK_S = 2.0
-MAX_TOKENS = 1 << 40
+CALLS, SUBAGENT = ("n", "s"), "subagent"
 
 
 class WekaRow(msgspec.Struct, omit_defaults=True):
@@ -76,18 +81,20 @@ def parse_weka(data: bytes, path: Path, *, find_unmarked: bool = True) -> Sessio
         raise TraceError(f"{path}: not JSON: {_with_line(str(error), data)}") from None
     if file.hash_id_scope != "local":
         raise TraceError(f"{path}: $.hash_id_scope is {file.hash_id_scope!r}; only 'local' is known")
-    if file.block_size < 1:
-        raise TraceError(f"{path}: $.block_size is {file.block_size}; it must be at least 1")
+    if not 1 <= file.block_size <= MAX_BLOCK_TOKENS:
+        raise TraceError(f"{path}: $.block_size is {file.block_size}; it must be from 1 to {MAX_BLOCK_TOKENS}")
     return _session(file, path, find_unmarked)
 
 
 def _session(file: WekaFile, path: Path, find_unmarked: bool) -> SessionTree:
     reader = _Reader(path, file.block_size)
+    tool_tokens, system_tokens = reader.prefix(file, "$")
     markers: list[tuple[str, WekaRow]] = []
     turns: list[Turn] = []
     for at, row in enumerate(file.requests):
         where = f"$.requests[{at}]"
-        if row.type == "subagent":
+        if row.type == SUBAGENT:
+            reader.marker(row, where)
             markers.append((where, row))
         else:
             turns.append(reader.turn(row, where, 0.0))
@@ -98,7 +105,7 @@ def _session(file: WekaFile, path: Path, find_unmarked: bool) -> SessionTree:
         streams = unmarked_streams(turns, file.block_size)
     else:
         streams = [Stream("main", "main", tuple(turns))]
-    streams[0] = replace(streams[0], tool_tokens=file.tool_tokens or 0, system_tokens=file.system_tokens or 0)
+    streams[0] = replace(streams[0], tool_tokens=tool_tokens, system_tokens=system_tokens)
     at_end = _markers_at_end(markers, streams[0])
     taken = {stream.id for stream in streams}
     for where, row in markers:
@@ -106,7 +113,8 @@ def _session(file: WekaFile, path: Path, find_unmarked: bool) -> SessionTree:
         if stream is not None:
             taken.add(stream.id)
             streams.append(stream)
-    return SessionTree(file.id or path.stem, file.block_size, tuple(streams), namespace=str(path), source=str(path))
+    name = file.id or without_gz(path).stem
+    return SessionTree(name, file.block_size, tuple(streams), namespace=str(path), source=str(path))
 
 
 def _markers_at_end(markers: Sequence[tuple[str, WekaRow]], main: Stream) -> bool:
@@ -135,15 +143,15 @@ class _Reader:
         self._block_tokens = block_tokens
 
     def turn(self, row: WekaRow, where: str, offset_s: float) -> Turn:
+        if row.type not in CALLS:
+            nested = " inside a sub-agent" if row.type == SUBAGENT else ""
+            raise TraceError(f"{self._path}: {where}.type is {shown(row.type)}{nested}; a call's is 'n' or 's'")
         if row.in_ is None or row.hash_ids is None:
             missing = "in" if row.in_ is None else "hash_ids"
             raise TraceError(f"{self._path}: {where} has no field {missing!r}, and without it a call says nothing")
-        for name, tokens in (("in", row.in_), ("out", row.out or 0)):
-            if not 0 <= tokens <= MAX_TOKENS:
-                raise TraceError(f"{self._path}: {where}.{name} is {tokens}; it must be from 0 to {MAX_TOKENS}")
-        for name, time_s in (("t", row.t), ("api_time", row.api_time or 0.0)):
-            if not math.isfinite(time_s) or (name == "api_time" and time_s < 0):
-                raise TraceError(f"{self._path}: {where}.{name} is {time_s}; it must be a time in seconds")
+        self._tokens(where, ("in", row.in_), ("out", row.out))
+        self._times(where, ("t", row.t), ("think_time", row.think_time))
+        self._durations(where, ("api_time", row.api_time), ("ttft", row.ttft))
         start_s = row.t + offset_s
         return Turn(
             start_s=start_s,
@@ -161,6 +169,34 @@ class _Reader:
             ttft_s=row.ttft,
         )
 
+    def marker(self, row: WekaRow, where: str) -> None:
+        """Checks what stands in the marker of a sub-agent itself."""
+        self._times(where, ("t", row.t))
+        if row.duration_ms is not None:
+            self._durations(where, ("duration_ms", row.duration_ms), unit_s=1e-3)
+
+    def prefix(self, row: WekaFile | WekaRow, where: str) -> tuple[int, int]:
+        """Lengths of tool definitions and system prompt."""
+        self._tokens(where, ("tool_tokens", row.tool_tokens), ("system_tokens", row.system_tokens))
+        return row.tool_tokens or 0, row.system_tokens or 0
+
+    def _tokens(self, where: str, *fields: tuple[str, int | None]) -> None:
+        for name, tokens in fields:
+            if tokens is not None and not 0 <= tokens <= MAX_TOKENS:
+                raise TraceError(f"{self._path}: {where}.{name} is {tokens}; it must be from 0 to {MAX_TOKENS}")
+
+    def _times(self, where: str, *fields: tuple[str, float | None]) -> None:
+        """These may lie a little before their zero: clocks of several machines were compared."""
+        for name, time_s in fields:
+            if time_s is not None and not abs(time_s) <= MAX_TIME_S:
+                raise TraceError(f"{self._path}: {where}.{name} is {time_s}; it must be at most {MAX_TIME_S:g} seconds")
+
+    def _durations(self, where: str, *fields: tuple[str, float | None], unit_s: float = 1.0) -> None:
+        for name, value in fields:
+            if value is not None and not 0 <= value * unit_s <= MAX_TIME_S:
+                most = MAX_TIME_S / unit_s
+                raise TraceError(f"{self._path}: {where}.{name} is {value}; it must be a duration from 0 to {most:g}")
+
     def _blocks(self, ids: list[int], input_tokens: int, where: str) -> BlockIds:
         limit = -(-input_tokens // self._block_tokens)
         if len(ids) > limit:
@@ -169,14 +205,24 @@ class _Reader:
                 f"{self._block_tokens} have at most {limit}"
             )
         try:
-            return frozen_ids(np.array(ids, dtype=np.int64))
+            blocks = np.array(ids, dtype=np.int64)
         except OverflowError:
             raise TraceError(f"{self._path}: {where}.hash_ids: an id does not fit into 64 bits") from None
+        if not (blocks[1:] > blocks[:-1]).all():  # rising ids, the usual case, need no sorting
+            names, counts = np.unique(blocks, return_counts=True)
+            if len(names) < len(blocks):
+                twice = int(names[counts.argmax()])
+                raise TraceError(
+                    f"{self._path}: {where}.hash_ids has the id {twice} {counts.max()} times; an id stands for all "
+                    "that precedes it too, so a prompt has each at most once"
+                )
+        return frozen_ids(blocks)
 
     def subagent(self, row: WekaRow, where: str, main: Stream, at_end: bool, taken: set[str]) -> Stream | None:
         """None for a group without calls: it says nothing about the load."""
         if not row.requests:
             return None
+        tool_tokens, system_tokens = self.prefix(row, where)
         length_s = (row.duration_ms or 0.0) / 1000
         began_s = row.t - length_s if at_end and row.duration_ms is not None else row.t
         relative = min(inner.t for inner in row.requests) < row.t
@@ -192,8 +238,8 @@ class _Reader:
             tuple(turns),
             kind=row.subagent_type or "",
             marked=True,
-            tool_tokens=row.tool_tokens or 0,
-            system_tokens=row.system_tokens or 0,
+            tool_tokens=tool_tokens,
+            system_tokens=system_tokens,
         )
         end_s = stream.end_s if row.duration_ms is None else began_s + length_s
         return place(stream, main, end_s, waited_for=row.status != "async_launched")
