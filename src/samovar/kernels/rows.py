@@ -1,14 +1,15 @@
-"""Where each row's context lies in the block pool, worked out once per batch and used by every layer.
+"""The rows of a batch: which tokens are whose, and where each row's context lies in the block pool.
 
-A context is cut into *pieces*. A long run of consecutive blocks is one piece, read through a view; short runs are
-gathered, at most `GATHER_TOKENS` at a time, so a cached prefix is never copied as a whole. A piece begins at the first
-position of a multi-token chunk, so only pieces from there on need a causal mask, and none ever reaches past the
-context: what lies behind it in its last block is not read.
+Native kernels read a row's block table where it is. For torch's operators a context is cut into *pieces*, once per
+batch for all layers. A long run of consecutive blocks is one piece, read through a view; short runs are gathered, at
+most `GATHER_TOKENS` at a time, so a cached prefix is never copied as a whole. A piece begins at the first position of
+a multi-token chunk, so only pieces from there on need a causal mask, and none ever reaches past the context: what lies
+behind it in its last block is not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +42,57 @@ class RowPlan:
     start: int
     pieces: tuple[ContextPiece, ...]
     """In order of position, without gaps, from 0 to start + num_tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """R requests of a batch, one after the other. Tables are views of whoever owns them: they must stay as they are
+    until the step has ended. Building this costs the same however long the contexts are."""
+
+    firsts: NDArray[np.int32]
+    """[R]: a row's first token in the batch."""
+    counts: NDArray[np.int32]
+    """[R]: its tokens in this step, at least one."""
+    starts: NDArray[np.int32]
+    """[R]: the position of the first of them; the context ends with the last."""
+    tables: tuple[NDArray[np.int64], ...]
+    """Per row its blocks, at least up to the end of its context."""
+    addresses: NDArray[np.int64]
+    """[R]: where each table's first entry is in memory."""
+    block_tokens: int
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def plans(self) -> tuple[RowPlan, ...]:
+        return tuple(
+            plan_row(first, count, start + count, table, self.block_tokens)
+            for first, count, start, table in zip(
+                self.firsts.tolist(), self.counts.tolist(), self.starts.tolist(), self.tables, strict=True
+            )
+        )
+
+
+def make_rows(
+    counts: Sequence[int],
+    starts: Sequence[int],
+    tables: Sequence[NDArray[np.int64]],
+    block_tokens: int,
+    addresses: Sequence[int] | None = None,
+) -> Rows:
+    """`addresses`: where known; asking an array for its own costs a microsecond. Tables are contiguous."""
+    sizes = np.array(counts, dtype=np.int32)
+    assert all(table.dtype == np.int64 and table.strides == (8,) for table in tables)
+    if addresses is None:
+        addresses = [table.ctypes.data for table in tables]
+    return Rows(
+        firsts=np.cumsum(sizes, dtype=np.int32) - sizes,
+        counts=sizes,
+        starts=np.array(starts, dtype=np.int32),
+        tables=tuple(tables),
+        addresses=np.array(addresses, dtype=np.int64),
+        block_tokens=block_tokens,
+    )
 
 
 def plan_row(first: int, num_tokens: int, context_tokens: int, blocks: NDArray[np.int64], block_tokens: int) -> RowPlan:

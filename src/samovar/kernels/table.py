@@ -1,5 +1,8 @@
-"""The table of ops. Every op has one signature and a reference in plain torch; each faster version is a column here and
-is compared with the reference by the tests. Tensors in, tensors out: no op knows of models or requests.
+"""The table of ops. Every op has one signature and a reference; each faster version is a column here and is compared
+with the reference by the tests. Tensors in, tensors out: no op knows of models or requests.
+
+There are two sets: `Ops` on torch tensors of one dtype, and `PackedOps` (in `packed_ops`) on packed weights and tiles
+of KV. The second set's fast column is `cpu.native_ops`, which exists only where the extension was compiled.
 """
 
 from __future__ import annotations
@@ -10,9 +13,13 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from samovar.kernels.cpu.paged_attention import paged_attention as cpu_paged_attention
+from samovar.kernels.packed_ops import PackedOps
+from samovar.kernels.ref import packed_linear, records, tiled_attention
 from samovar.kernels.ref.kv_write import write_kv
 from samovar.kernels.ref.mlp import swiglu
+from samovar.kernels.ref.mono import StageInterpreter
 from samovar.kernels.ref.norm import rms_norm
+from samovar.kernels.ref.pack import pack
 from samovar.kernels.ref.paged_attention import paged_attention
 from samovar.kernels.ref.rope import rope
 from samovar.kernels.rows import RowPlan
@@ -31,3 +38,19 @@ class Ops:
 
 REFERENCE = Ops(rms_norm, rope, swiglu, write_kv, paged_attention)
 CPU = replace(REFERENCE, paged_attention=cpu_paged_attention)
+
+_PLAIN = PackedOps(
+    name="reference",
+    packed_bytes=records.packed_bytes,
+    pack=pack,
+    matrix=packed_linear.Matrix,
+    linear=packed_linear.linear,
+    linear_swiglu=packed_linear.linear_swiglu,
+    embed=packed_linear.embed,
+    rms_norm=packed_linear.rms_norm,
+    rope=packed_linear.rope,
+    write_kv=tiled_attention.write_kv,
+    attention=tiled_attention.attention,
+    argmax=packed_linear.argmax,
+)
+PACKED_REFERENCE = replace(_PLAIN, mono=lambda model, layers: StageInterpreter(_PLAIN, model, layers))
