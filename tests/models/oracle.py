@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 import transformers
 
-from samovar.kernels.rows import plan_row
+from samovar.kernels.rows import make_rows
 from samovar.models.batch import ForwardBatch, KVCache
-from samovar.models.llama import LlamaModel
-from samovar.models.load import new_cache
+from samovar.models.load import Model, new_cache, new_tiled_cache
+from samovar.models.packed_llama import PackedLlama
 
 SIZES: dict[str, Any] = {
     "vocab_size": 120,
@@ -57,8 +57,13 @@ def oracle_logits(model: transformers.PreTrainedModel, ids: Tensor) -> Tensor:
     return logits
 
 
-def nan_cache(model: LlamaModel, num_blocks: int, block_tokens: int) -> KVCache:
-    """A pool whose garbage would show."""
+def nan_cache(model: Model, num_blocks: int, block_tokens: int) -> KVCache:
+    """A pool whose garbage would show. A tiled one must be finite everywhere: there it is large."""
+    if isinstance(model, PackedLlama):
+        cache = new_tiled_cache(model.spec, num_blocks, block_tokens)
+        for pool in (*cache.keys, *cache.values):
+            pool.fill_(3e4)
+        return cache
     name = "float32" if model.dtype == torch.float32 else "bfloat16"
     cache = new_cache(model.spec, num_blocks, block_tokens, name)
     for pool in (*cache.keys, *cache.values):
@@ -68,23 +73,26 @@ def nan_cache(model: LlamaModel, num_blocks: int, block_tokens: int) -> KVCache:
 
 def batch_of(chunks: Sequence[tuple[Tensor, int, Sequence[int]]], block_tokens: int) -> ForwardBatch:
     """Chunks (token ids, start, block table), one row each; logits of every token."""
-    rows, positions, slots, first = [], [], [], 0
+    positions, slots = [], []
     for ids, start, blocks in chunks:
         at = torch.arange(start, start + len(ids))
         positions.append(at)
         slots.append(torch.tensor(blocks)[at // block_tokens] * block_tokens + at % block_tokens)
-        rows.append(plan_row(first, len(ids), start + len(ids), np.array(blocks), block_tokens))
-        first += len(ids)
     return ForwardBatch(
         token_ids=torch.cat([ids for ids, _, _ in chunks]),
         positions=torch.cat(positions),
         slots=torch.cat(slots),
-        rows=tuple(rows),
-        logit_rows=torch.arange(first),
+        rows=make_rows(
+            [len(ids) for ids, _, _ in chunks],
+            [start for _, start, _ in chunks],
+            [np.array(blocks, dtype=np.int64) for _, _, blocks in chunks],
+            block_tokens,
+        ),
+        logit_rows=torch.arange(sum(len(ids) for ids, _, _ in chunks)),
     )
 
 
-def run(model: LlamaModel, ids: Tensor, chunk: int = 10**9, block_tokens: int = 16, scattered: bool = False) -> Tensor:
+def run(model: Model, ids: Tensor, chunk: int = 10**9, block_tokens: int = 16, scattered: bool = False) -> Tensor:
     """[T, vocab]: one request, `chunk` tokens a step, over a fresh pool."""
     needed = -(-len(ids) // block_tokens)
     blocks = torch.randperm(needed + 3)[:needed].tolist() if scattered else list(range(2, needed + 2))

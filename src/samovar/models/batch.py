@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
-from samovar.kernels.rows import RowPlan
+from samovar.kernels.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
-    """The device pool of one KV group. `keys[l]`, `values[l]`: [num_blocks, block_tokens, num_kv_heads, head_dim].
+    """The device pool of one KV group, per layer; a block is the first dimension of every tensor.
 
+    For torch's operators `keys[l]`, `values[l]` are [num_blocks, block_tokens, Hkv, D]. For packed ops they are tiles
+    of 16 tokens in bfloat16: keys [num_blocks, tiles, Hkv, D / 2, 16, 2], values [num_blocks, tiles, Hkv, 8, D, 2].
     Owned by the runner; a forward writes the slots the batch names and reads the blocks of its rows, nothing else.
     """
 
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
-
-    @property
-    def block_tokens(self) -> int:
-        return int(self.keys[0].shape[1])
+    block_tokens: int
+    tiles: tuple[tuple[NDArray[np.uint16], NDArray[np.uint16]], ...] = ()
+    """Of a tiled pool: keys and values of each layer, the same memory as numpy arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class ForwardBatch:
     """[T] int64"""
     slots: Tensor
     """[T] int64: block * block_tokens + offset, where each token's K and V are written before any attention reads."""
-    rows: tuple[RowPlan, ...]
-    """Where each request's context lies, worked out once for all layers."""
+    rows: Rows
+    """Which tokens are whose, and where each request's context lies."""
     logit_rows: Tensor
     """[S] int64: rows of the batch whose logits are wanted."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from samovar.base.errors import CheckpointError, UnsupportedFeature
-from samovar.models.weights import ROPE_FACTORS, TensorSource
+from samovar.models.weights import ROPE_FACTORS, StoredRows, TensorSource
 from samovar.spec.gguf_file import GGUFHeader, GGUFTensor
 from samovar.spec.model import ModelSpec
 
@@ -67,8 +67,17 @@ def open_gguf_weights(path: Path, header: GGUFHeader, spec: ModelSpec) -> Iterat
         if heads:
             out.copy_(_unpermute(target, heads))
 
+    def stored(name: str) -> StoredRows:
+        tensor = by_name[name]
+        bytes_ = data[tensor.offset : tensor.offset + sizes[tensor.name]]
+        heads = _permuted_heads(spec, name)
+        # the plain array: nobody asks a memory map for what makes it one, and asking costs
+        rows = np.asarray(bytes_).reshape(tensor.shape[0], -1)
+        kind = GGMLQuantizationType(tensor.ggml_type).name
+        return StoredRows(kind, rows, _unpermuted_order(tensor.shape[0], heads) if heads else None)
+
     shapes = {name: tensor.shape for name, tensor in by_name.items()}
-    yield TensorSource(shapes, lambda name: f"{path}: tensor {gguf_name(name)}", read_into)
+    yield TensorSource(shapes, lambda name: f"{path}: tensor {gguf_name(name)}", read_into, stored)
 
 
 def hf_name(name: str) -> str:
@@ -148,3 +157,9 @@ def _permuted_heads(spec: ModelSpec, name: str) -> int:
 def _unpermute(rows: Tensor, heads: int) -> Tensor:
     half = rows.shape[0] // heads // 2
     return rows.view(heads, half, 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
+
+
+def _unpermuted_order(num_rows: int, heads: int) -> NDArray[np.int32]:
+    """Which row of the file each row of the matrix is, as `_unpermute` moves them."""
+    halves = np.arange(num_rows, dtype=np.int32).reshape(heads, num_rows // heads // 2, 2)
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(-1)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+import torch
 from torch import Tensor
 
 from samovar.base.errors import CheckpointError, UnsupportedFeature
 from samovar.models.weight_files import INDEX, weight_files, weight_map
-from samovar.models.weights import TensorSource
+from samovar.models.weights import StoredRows, TensorSource
 
 _DTYPES = ("F32", "F16", "BF16")
 
@@ -33,14 +34,22 @@ def open_hf_weights(folder: Path) -> Iterator[TensorSource]:
         def label(name: str) -> str:
             return f"{paths.get(name, folder)}: tensor {name}"
 
-        def read_into(name: str, out: Tensor) -> None:
-            kind = handles[name].get_slice(name).get_dtype()
+        def kind_of(name: str) -> str:
+            kind = str(handles[name].get_slice(name).get_dtype())
             if kind not in _DTYPES:
                 raise UnsupportedFeature(f"{label(name)} is {kind}; supported: {', '.join(_DTYPES)}, or a GGUF file")
+            return kind
+
+        def read_into(name: str, out: Tensor) -> None:
+            kind_of(name)
             out.copy_(handles[name].get_tensor(name))
 
+        def stored(name: str) -> StoredRows:
+            kind = kind_of(name)
+            return StoredRows(kind, handles[name].get_tensor(name).contiguous().view(torch.uint8).numpy(), None)
+
         shapes = {name: tuple(handle.get_slice(name).get_shape()) for name, handle in handles.items()}
-        yield TensorSource(shapes, label, read_into)
+        yield TensorSource(shapes, label, read_into, stored)
 
 
 def _open(path: Path) -> Any:

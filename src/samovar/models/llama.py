@@ -30,7 +30,7 @@ class LlamaModel:
         dtype, and reads its rows' contexts."""
         spec, weights, ops = self.spec, self.weights, self.ops
         cos, sin = rotation(batch.positions, self._frequencies, self._rope_scale)
-        step = StepContext(cos, sin, batch.slots, batch.rows)
+        step = StepContext(cos, sin, batch.slots, batch.rows.plans())
         x = embedding(batch.token_ids, weights.embed)
         for layer, keys, values in zip(weights.layers, cache.keys, cache.values, strict=True):
             normal = ops.rms_norm(x, layer.input_norm, spec.rms_norm_eps)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 import torch
 from torch import Tensor
 
@@ -52,6 +54,18 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRows:
+    """A matrix as its file holds it."""
+
+    kind: str
+    """GGUF's name of the type: F32, F16, BF16, Q4_1, Q6_K, ..."""
+    rows: NDArray[np.uint8]
+    """[n, bytes of a row], a view of the mapped file where it can be."""
+    order: NDArray[np.int32] | None
+    """Row i of the matrix is row order[i] of the file; None: they are in order."""
+
+
+@dataclass(frozen=True, slots=True)
 class TensorSource:
     """A checkpoint's tensors under their Hugging Face names."""
 
@@ -60,6 +74,8 @@ class TensorSource:
     """For messages: the file (or where it should be) and the tensor by the name it has there."""
     read_into: Callable[[str, Tensor], None]
     """Writes a tensor into one of its shape, converting to its dtype."""
+    stored: Callable[[str], StoredRows]
+    """A matrix's bytes."""
 
 
 def expected_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
@@ -97,7 +113,7 @@ def assemble(spec: ModelSpec, source: TensorSource, dtype: torch.dtype) -> Weigh
     """Raises CheckpointError for a tensor that is missing, unexpected or of another shape; nothing is read before all
     are known to fit."""
     expected = expected_shapes(spec)
-    _check(spec, source, expected)
+    check_fits(spec, source, expected)
 
     def joined(*names: str) -> Tensor:
         shapes = [expected[name] for name in names]
@@ -132,7 +148,7 @@ def assemble(spec: ModelSpec, source: TensorSource, dtype: torch.dtype) -> Weigh
     embed = joined("model.embed_tokens.weight")
     lm_head = embed if spec.tie_word_embeddings else joined("lm_head.weight")
     layers = tuple(layer(index) for index in range(spec.num_layers))
-    return Weights(embed, layers, joined("model.norm.weight"), lm_head, _rope_factors(spec, source))
+    return Weights(embed, layers, joined("model.norm.weight"), lm_head, read_rope_factors(spec, source))
 
 
 def _qk_norm(spec: ModelSpec, at: str, joined: Callable[..., Tensor]) -> Tensor:
@@ -140,7 +156,7 @@ def _qk_norm(spec: ModelSpec, at: str, joined: Callable[..., Tensor]) -> Tensor:
     return torch.cat((q.expand(spec.num_heads, -1), k.expand(spec.num_kv_heads, -1)))
 
 
-def _rope_factors(spec: ModelSpec, source: TensorSource) -> Tensor | None:
+def read_rope_factors(spec: ModelSpec, source: TensorSource) -> Tensor | None:
     if ROPE_FACTORS not in source.shapes:
         return None
     factors = torch.empty(spec.head_dim // 2, dtype=torch.float32)
@@ -148,7 +164,8 @@ def _rope_factors(spec: ModelSpec, source: TensorSource) -> Tensor | None:
     return factors
 
 
-def _check(spec: ModelSpec, source: TensorSource, expected: Mapping[str, tuple[int, ...]]) -> None:
+def check_fits(spec: ModelSpec, source: TensorSource, expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises CheckpointError unless the source's tensors are the expected ones."""
     missing = [name for name in expected if name not in source.shapes]
     if missing:
         raise CheckpointError(f"{source.label(missing[0])} is missing{_and_more(missing)}")

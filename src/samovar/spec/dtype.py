@@ -1,4 +1,4 @@
-"""Number formats that weights and KV are computed in, by name and size. Torch knows them in `models.load`."""
+"""Number formats that weights and KV are kept and computed in, by name. Torch knows them in `models.load`."""
 
 from __future__ import annotations
 
@@ -7,3 +7,7 @@ from typing import Literal, get_args
 DTypeName = Literal["float32", "bfloat16"]
 DTYPES: tuple[DTypeName, ...] = get_args(DTypeName)
 ELEMENT_BYTES: dict[DTypeName, int] = {"float32": 4, "bfloat16": 2}
+
+Quantization = Literal["auto", "none", "int8"]
+QUANTIZATIONS: tuple[Quantization, ...] = get_args(Quantization)
+"""auto: a GGUF file stays in its own, safetensors in bfloat16; none: plain numbers; int8: 8 bits, a scale per 32."""
