@@ -18,6 +18,7 @@ from samovar.base.units import parse_bytes
 from samovar.cli import serve as serve_module
 from samovar.cli.arguments import spread_lists
 from samovar.cli.main import main
+from samovar.cli.surroundings import instruction_set
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,16 @@ def test_sizes_that_are_none_name_the_flag(text: str) -> None:
         parse_bytes(text, "--kv-cache-memory-bytes")
 
 
+@pytest.mark.parametrize(("value", "isa"), [(None, "auto"), ("", "auto"), ("avx2", "avx2")])
+def test_the_instruction_set_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, isa: str
+) -> None:
+    monkeypatch.delenv("SAMOVAR_ISA", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SAMOVAR_ISA", value)
+    assert instruction_set() == isa
+
+
 def test_version_and_help(samovar: Callable[..., Run]) -> None:
     assert samovar("--version").stdout.startswith("samovar ")
 
@@ -105,6 +116,8 @@ def test_help_shows_every_flag_whole(columns: int) -> None:
         (["serve", "--max-num-seqs", "many"], ["--max-num-seqs", "integer"]),
         (["serve", "--max-num-seqs", "0"], ["--max-num-seqs", "0", "1"]),
         (["serve", "--dtype", "int3"], ["--dtype", "int3", "bfloat16"]),
+        (["serve", "--quantization", "awq"], ["--quantization", "awq", "int8"]),
+        (["serve", "--kv-cache-dtype", "fp8"], ["--kv-cache-dtype", "fp8", "bfloat16"]),
         (["serve", "--kv-cache-memory-bytes", "lots"], ["--kv-cache-memory-bytes", "lots"]),
         (["serve", "--kv-cache-memory-bytes", "1GiB", "--num-gpu-blocks-override", "9"], ["no effect"]),
         (["serve", "--port", "99999"], ["--port", "99999"]),

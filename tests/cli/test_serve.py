@@ -18,7 +18,7 @@ import pytest
 
 pytestmark = [pytest.mark.torch, pytest.mark.model, pytest.mark.slow]
 
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 
 
 class Server:
@@ -99,7 +99,7 @@ def test_the_api_process_has_no_torch(server: Server) -> None:
 def test_chat_shows_what_a_turn_cost(server: Server) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "samovar.cli.main", "chat", "--url", f"{server.url}/v1", "--temperature", "0"],
-        input="What is the capital of France?\nAnd of Italy?\n/exit\n",
+        input="Name the capital of France.\nAnd of Italy?\n/exit\n",
         capture_output=True,
         text=True,
         timeout=120,

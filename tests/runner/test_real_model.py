@@ -50,6 +50,7 @@ async def test_same_tokens_as_transformers(smollm2_gguf: Path) -> None:
     config = EngineProcessConfig(
         model=str(smollm2_gguf),
         cache_dir=str(smollm2_gguf.parent),
+        dtype="float32",
         num_threads=1,  # spinning at barriers is slow on a shared machine
         kv_cache_memory_bytes=256 << 20,
         max_num_batched_tokens=64,

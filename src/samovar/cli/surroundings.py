@@ -12,6 +12,11 @@ from rich.logging import RichHandler
 PIPE_COLUMNS = 140
 
 
+def instruction_set() -> str:
+    """Of the native kernels: SAMOVAR_ISA, or "auto"."""
+    return os.environ.get("SAMOVAR_ISA") or "auto"
+
+
 def cache_dir() -> Path:
     """Where downloads go: SAMOVAR_CACHE_DIR, or `samovar` in the user's cache folder."""
     chosen = os.environ.get("SAMOVAR_CACHE_DIR")

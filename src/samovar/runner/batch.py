@@ -10,7 +10,7 @@ import torch
 
 from samovar.base.ids import RequestId
 from samovar.core.plan import Chunk
-from samovar.kernels.rows import RowPlan, plan_row
+from samovar.kernels.rows import make_rows
 from samovar.models.batch import ForwardBatch
 from samovar.runner.sampler import SamplingRow
 from samovar.runner.state import RunnerRequest
@@ -26,7 +26,8 @@ class StepBatch:
 
 
 def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RunnerRequest], block_tokens: int) -> StepBatch:
-    """Reads group 0's tables, already extended by the plan. A chunk that was built on a failed step is left out: the
+    """Reads group 0's tables, already extended by the plan, and refers to them: they change with the next plan, not
+    before the step has ended. A chunk that was built on a failed step is left out: the
     core drops whatever it would give, and the others in the step owe it nothing."""
     runnable = [
         (index, chunk)
@@ -37,14 +38,14 @@ def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RunnerReques
     token_ids = np.empty(total, dtype=np.int64)
     positions = np.empty(total, dtype=np.int64)
     slots = np.empty(total, dtype=np.int64)
-    rows: list[RowPlan] = []
+    tables = [states[chunk.request_id].tables[0] for _, chunk in runnable]
     samples: list[SamplingRow] = []
     sampling_chunks: list[int] = []
     logit_rows: list[int] = []
     at = 0
-    for index, chunk in runnable:
+    for (index, chunk), blocks in zip(runnable, tables, strict=True):
         state = states[chunk.request_id]
-        table = state.tables[0].view()
+        table = blocks.view()
         end = chunk.start + chunk.num_tokens
         assert chunk.num_tokens > 0, f"chunk of request {chunk.request_id} is empty"
         assert len(table) * block_tokens >= end, f"table of request {chunk.request_id} ends before position {end}"
@@ -58,7 +59,6 @@ def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RunnerReques
             token_ids[at:to] = state.span(chunk.start, end)
             positions[at:to] = place
             slots[at:to] = table[place // block_tokens] * block_tokens + place % block_tokens
-        rows.append(plan_row(at, chunk.num_tokens, end, table, block_tokens))
         if chunk.samples:
             logit_rows.append(to - 1)
             sampling_chunks.append(index)
@@ -68,7 +68,13 @@ def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RunnerReques
         token_ids=torch.from_numpy(token_ids),
         positions=torch.from_numpy(positions),
         slots=torch.from_numpy(slots),
-        rows=tuple(rows),
+        rows=make_rows(
+            [chunk.num_tokens for _, chunk in runnable],
+            [chunk.start for _, chunk in runnable],
+            [blocks.view() for blocks in tables],
+            block_tokens,
+            [blocks.address for blocks in tables],
+        ),
         logit_rows=torch.tensor(logit_rows, dtype=torch.int64),
     )
     return StepBatch(forward, tuple(samples), tuple(sampling_chunks))

@@ -15,19 +15,19 @@ from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
 from samovar.core.ports import EngineInfo
 from samovar.core.replay import Recorder
+from samovar.kernels.cpu.native_library import TORCH_OPS, native_library
 from samovar.models.batch import KVCache
-from samovar.models.llama import LlamaModel
-from samovar.models.load import load_model, new_cache
 from samovar.models.locate import locate
 from samovar.policy.lru import LRU
 from samovar.policy.retention import RetentionPolicy
 from samovar.runner.call_log import CallLog
+from samovar.runner.compute import Compute, resolve_compute
 from samovar.runner.config import EngineProcessConfig
+from samovar.runner.engine_model import EngineModel, load_engine_model, mono_rows, with_mono
 from samovar.runner.local import LocalRunner
 from samovar.runner.memory import available_memory_bytes
-from samovar.runner.profile import measure_prefill_rate, probe_blocks, step_tokens
-from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_dtype, resolve_threshold
-from samovar.spec.dtype import DTypeName
+from samovar.runner.profile import LONGEST_PROBE_TOKENS, measure_prefill_rate, probe_blocks, step_tokens
+from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_threshold
 
 log = logging.getLogger(__name__)
 
@@ -58,41 +58,63 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
         torch.set_num_threads(config.num_threads)
     report(f"locating {config.model}")
     checkpoint = locate(config.model, Path(config.cache_dir))
-    dtype = resolve_dtype(config, checkpoint.stored_dtype())
-    report(f"loading {config.model} as {dtype}")
+    spec = checkpoint.spec
+    compute = resolve_compute(config, spec, checkpoint.stored_dtype(), native_library())
+    _say(compute.notes, compute.warnings)
+    report(f"loading {config.model} as {compute}")
     began = time.monotonic()
-    model = load_model(checkpoint, dtype)
-    report(f"loaded {model.spec.num_parameters() / 1e6:.0f}M parameters in {time.monotonic() - began:.1f} s")
-    capacity = resolve_capacity(config, model.spec, dtype, available_memory_bytes())
-    budget = _step_budget(config, model, dtype, report)
+    # A probe may be longer than the context of a tiny model.
+    loaded = load_engine_model(
+        checkpoint, compute, max(config.max_model_len or spec.max_position_embeddings, LONGEST_PROBE_TOKENS)
+    )
+    report(f"loaded {spec.num_parameters() / 1e6:.0f}M parameters in {time.monotonic() - began:.1f} s")
+    capacity = resolve_capacity(config, spec, compute.dtype, available_memory_bytes())
+    budget = _step_budget(config, loaded, report)
     threshold, unfit = resolve_threshold(config, budget)
-    for warning in (*capacity.warnings, *unfit):
-        log.warning("%s", warning)
+    _say((), (*capacity.warnings, *unfit))
     engine_config = _engine_config(config, capacity, budget, threshold)
-    cache = _allocate(model, capacity, config.block_size, dtype)
+    folder = Path(config.cache_dir) / "monokernel"
+    max_rows = mono_rows(loaded, checkpoint, compute, config.monokernel, config.block_size, folder)
+    report(f"mono decode: {f'up to {max_rows} rows' if max_rows else 'off'}")
+    cache = _allocate(loaded, capacity, config.block_size)
+    loaded = with_mono(loaded, cache, max_rows)
     call_log = CallLog(Path(config.record_path)) if config.record_path is not None else None
     engine = _engine(engine_config, _policy(config), call_log)
     info = EngineInfo(
         max_model_len=capacity.max_model_len,
         block_tokens=config.block_size,
         num_blocks=capacity.num_blocks,
-        namespace=kv_namespace(checkpoint.fingerprint(), dtype, config.block_size),
+        namespace=kv_namespace(checkpoint.fingerprint(), compute.kv_kind, config.block_size),
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=budget,
-        vocab_size=model.spec.vocab_size,
-        dtype=dtype,
+        vocab_size=spec.vocab_size,
+        dtype=compute.dtype,
         device=config.device,
-        settings=_settings(config, engine_config, capacity, dtype),
+        settings=_settings(config, engine_config, capacity, compute) | {"monokernel-max-rows": str(max_rows)},
     )
-    runner = LocalRunner(model, cache, num_threads=config.num_threads, on_done=on_done, debug=config.debug)
+    runner = LocalRunner(
+        loaded.model,
+        cache,
+        best=loaded.best,
+        num_threads=config.num_threads,
+        on_done=on_done,
+        debug=config.debug,
+    )
     return Booted(engine, runner, info, call_log)
 
 
-def _step_budget(config: EngineProcessConfig, model: LlamaModel, dtype: DTypeName, report: Report) -> int:
+def _say(notes: tuple[str, ...], warnings: tuple[str, ...]) -> None:
+    for note in notes:
+        log.info("%s", note)
+    for warning in warnings:
+        log.warning("%s", warning)
+
+
+def _step_budget(config: EngineProcessConfig, loaded: EngineModel, report: Report) -> int:
     if config.max_num_batched_tokens is not None:
         return config.max_num_batched_tokens
-    scratch = new_cache(model.spec, probe_blocks(config.block_size), config.block_size, dtype)
-    rate = measure_prefill_rate(model, scratch)
+    scratch = loaded.new_cache(probe_blocks(config.block_size), config.block_size)
+    rate = measure_prefill_rate(loaded.model, scratch)
     budget = step_tokens(rate, config.block_size)
     report(f"prefills {rate:.0f} tokens/s: max_num_batched_tokens is {budget}")
     return budget
@@ -122,9 +144,9 @@ def _engine(config: EngineConfig, policy: RetentionPolicy, call_log: CallLog | N
     return recorder
 
 
-def _allocate(model: LlamaModel, capacity: Capacity, block_size: int, dtype: DTypeName) -> KVCache:
+def _allocate(loaded: EngineModel, capacity: Capacity, block_size: int) -> KVCache:
     try:
-        return new_cache(model.spec, capacity.num_blocks, block_size, dtype)
+        return loaded.new_cache(capacity.num_blocks, block_size)
     except (RuntimeError, MemoryError) as error:
         raise ConfigError(
             f"the KV cache of {capacity.kv_bytes} bytes ({capacity.num_blocks} blocks) cannot be allocated: {error}",
@@ -136,17 +158,20 @@ def _policy(config: EngineProcessConfig) -> RetentionPolicy:
     return {"lru": LRU}[config.retention_policy]()
 
 
-def _settings(config: EngineProcessConfig, core: EngineConfig, capacity: Capacity, dtype: DTypeName) -> dict[str, str]:
+def _settings(config: EngineProcessConfig, core: EngineConfig, capacity: Capacity, compute: Compute) -> dict[str, str]:
     """Every option by its flag name, with what "auto" became. Without paths: whoever may read metrics sees these."""
     names = [field.name for field in fields(config) if field.name not in PRIVATE_SETTINGS]
     resolved: dict[str, object] = {name: getattr(config, name) for name in names}
     resolved |= {
-        "dtype": dtype,
+        "dtype": compute.dtype,
+        "quantization": compute.quantization,
+        "kv_cache_dtype": compute.dtype,
+        "isa": compute.isa or TORCH_OPS,
         "num_gpu_blocks": capacity.num_blocks,
         "kv_cache_memory_bytes": capacity.kv_bytes,
         "max_model_len": capacity.max_model_len,
         "max_num_batched_tokens": core.max_num_batched_tokens,
         "long_prefill_token_threshold": core.long_prefill_token_threshold,
-        "num_threads": torch.get_num_threads(),
+        "num_threads": compute.threads or torch.get_num_threads(),
     }
     return {name.replace("_", "-"): "" if value is None else str(value) for name, value in resolved.items()}

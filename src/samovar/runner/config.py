@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from samovar.base.errors import ConfigError
 from samovar.core.config import refuse_without_effect
-from samovar.spec.dtype import DTYPES
+from samovar.spec.dtype import DTYPES, QUANTIZATIONS
 
 DTYPE_CHOICES = ("auto", *DTYPES)
+KV_DTYPE_CHOICES = ("auto", "bfloat16")
 DEVICES = ("cpu",)
+MONOKERNEL_CHOICES = ("auto", "on", "off")
 POLICIES = ("lru",)
 
 
@@ -25,7 +27,18 @@ class EngineProcessConfig:
     cache_dir: str
     """Where downloads are kept."""
     dtype: str = "auto"
-    """Of weights and KV. "auto": what safetensors weights are stored in, if that is one of the two; else float32."""
+    """Of activations, plain weights and KV. "auto": bfloat16 where native kernels run the model; elsewhere what
+    safetensors weights are stored in, if that is one of the two, else float32. "float32" runs on PyTorch alone."""
+    quantization: str = "auto"
+    """What native kernels hold weights in. "auto": a GGUF file's own quantisation, safetensors as `dtype`; "none":
+    everything as `dtype`; "int8": everything in 8 bits."""
+    kv_cache_dtype: str = "auto"
+    """"auto": as `dtype`."""
+    isa: str = "auto"
+    """Instruction set of the native kernels; "auto": the best this CPU has; "torch": none of them, PyTorch instead."""
+    monokernel: str = "auto"
+    """Whether decode steps run as one native call ("mono decode"). "auto": up to as many rows as it is measured to gain
+    for; "on": up to 64; "off": never."""
     device: str = "cpu"
     block_size: int = 16
     num_gpu_blocks_override: int | None = None
@@ -45,7 +58,7 @@ class EngineProcessConfig:
     enable_prefix_caching: bool = True
     retention_policy: str = "lru"
     num_threads: int | None = None
-    """Of torch inside one operator. Auto: torch's own choice, the physical cores."""
+    """Of one operator. Auto: the cores this process may run on; for PyTorch its own choice, the physical cores."""
     record_path: str | None = None
     """Where to write the log of every call into the core, for replay."""
     debug: bool = False
@@ -53,6 +66,9 @@ class EngineProcessConfig:
 
     def __post_init__(self) -> None:
         self._choice("dtype", DTYPE_CHOICES)
+        self._choice("quantization", QUANTIZATIONS)
+        self._choice("kv_cache_dtype", KV_DTYPE_CHOICES)
+        self._choice("monokernel", MONOKERNEL_CHOICES)
         self._choice("device", DEVICES)
         self._choice("retention_policy", POLICIES)
         for name in ("block_size", "max_num_seqs", "depth", "prefill_schedule_interval"):

@@ -17,9 +17,9 @@ from samovar.base.errors import SamovarError
 from samovar.base.ids import RequestId
 from samovar.core.plan import Copy, Start, StepPlan, StepResult, TokenLogprobs, TransferDone
 from samovar.models.batch import KVCache
-from samovar.models.llama import LlamaModel
+from samovar.models.load import Model
 from samovar.runner.batch import build_batch
-from samovar.runner.sampler import sample
+from samovar.runner.sampler import Best, best_of, sample
 from samovar.runner.state import RunnerRequest
 
 log = logging.getLogger(__name__)
@@ -53,21 +53,24 @@ class PlanTicket:
 class LocalRunner:
     """`core.ports.Runner` over one model and one pool of blocks, both owned from here on.
 
-    `on_done` is called from the runner's thread after every plan, with its ticket already done. A step that raises
-    becomes a result with `error` set, and the runner goes on.
+    `best` finds the likeliest tokens of logits; a model may bring a faster one. `on_done` is called from the runner's
+    thread after every plan, with its ticket already done. A step that raises becomes a result with `error` set, and
+    the runner goes on.
     """
 
     def __init__(
         self,
-        model: LlamaModel,
+        model: Model,
         cache: KVCache,
         *,
+        best: Best = best_of,
         num_threads: int | None = None,
         on_done: Callable[[], None] = lambda: None,
         debug: bool = False,
     ) -> None:
         self._model = model
         self._cache = cache
+        self._best = best
         self._num_threads = num_threads
         self._on_done = on_done
         self._debug = debug
@@ -151,7 +154,7 @@ class LocalRunner:
         if batch.forward.rows:
             with torch.inference_mode():
                 logits = self._model.forward(batch.forward, self._cache)
-                sampled = sample(logits, batch.samples)
+                sampled = sample(logits, batch.samples, self._best)
             for row, fault in sampled.faults.items():
                 log.warning("request %d ends in step %d: %s", batch.samples[row].request_id, plan.step, fault)
             for at, token, report in zip(batch.sampling_chunks, sampled.tokens, sampled.logprobs, strict=True):

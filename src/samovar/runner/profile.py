@@ -7,18 +7,19 @@ import time
 import numpy as np
 import torch
 
-from samovar.kernels.rows import plan_row
+from samovar.kernels.rows import make_rows
 from samovar.models.batch import ForwardBatch, KVCache
-from samovar.models.llama import LlamaModel
+from samovar.models.load import Model
 
 STEP_TARGET_S = 0.2
 SMALLEST_STEP_TOKENS = 64
 LARGEST_STEP_TOKENS = 8192
 _PROBE_TOKENS = (64, 256)
+LONGEST_PROBE_TOKENS = max(_PROBE_TOKENS)
 _REPEATS = 3
 
 
-def measure_prefill_rate(model: LlamaModel, scratch: KVCache) -> float:
+def measure_prefill_rate(model: Model, scratch: KVCache) -> float:
     """Prompt tokens per second of one request without context, the fastest of three runs after a warm-up:
     other work on the machine only ever makes a run slower, and would make every later step too small.
 
@@ -36,7 +37,7 @@ def measure_prefill_rate(model: LlamaModel, scratch: KVCache) -> float:
     return rate
 
 
-def _rate(model: LlamaModel, scratch: KVCache, num_tokens: int) -> float:
+def _rate(model: Model, scratch: KVCache, num_tokens: int) -> float:
     batch = _probe(num_tokens, scratch.block_tokens)
     seconds: list[float] = []
     with torch.inference_mode():
@@ -54,14 +55,14 @@ def _probe(num_tokens: int, block_tokens: int) -> ForwardBatch:
         token_ids=torch.zeros(num_tokens, dtype=torch.int64),
         positions=everything,
         slots=everything,
-        rows=(plan_row(0, num_tokens, num_tokens, blocks, block_tokens),),
+        rows=make_rows([num_tokens], [0], [blocks], block_tokens),
         logit_rows=torch.tensor([num_tokens - 1], dtype=torch.int64),
     )
 
 
 def probe_blocks(block_tokens: int) -> int:
     """Blocks a scratch cache needs for the longest probe."""
-    return -(-max(_PROBE_TOKENS) // block_tokens)
+    return -(-LONGEST_PROBE_TOKENS // block_tokens)
 
 
 def step_tokens(prefill_tokens_per_s: float, block_tokens: int) -> int:

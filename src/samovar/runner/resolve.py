@@ -22,7 +22,7 @@ class Capacity:
 
 
 def resolve_dtype(config: EngineProcessConfig, stored: DTypeName | None) -> DTypeName:
-    """`stored`: `Checkpoint.stored_dtype`."""
+    """For PyTorch's operators. `stored`: `Checkpoint.stored_dtype`."""
     wanted = stored if config.dtype == "auto" else config.dtype
     return "bfloat16" if wanted == "bfloat16" else "float32"
 
@@ -88,6 +88,7 @@ def _num_blocks(
     return num_blocks, source
 
 
-def kv_namespace(fingerprint: bytes, dtype: DTypeName, block_size: int) -> bytes:
-    """16 bytes that differ whenever equal tokens would not have equal KV. `fingerprint` is the checkpoint's."""
-    return digest((fingerprint, dtype.encode(), str(block_size).encode()))
+def kv_namespace(fingerprint: bytes, kind: str, block_size: int) -> bytes:
+    """16 bytes that differ whenever equal tokens would not have equal KV. `fingerprint` is the checkpoint's, `kind`
+    names the numbers it is computed and kept in."""
+    return digest((fingerprint, kind.encode(), str(block_size).encode()))

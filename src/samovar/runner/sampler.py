@@ -7,7 +7,7 @@ and a draw. A row's token is a function of its own logits, parameters and positi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,10 @@ from samovar.runner.filters import PenaltyCounts, adjust, best_first, changes_lo
 
 GREEDY_BELOW = 1e-5
 """Temperatures under this are greedy, as in vLLM: dividing by them would only lose the logits' precision."""
+
+
+Best = Callable[[Tensor], tuple[list[int], list[bool]]]
+"""logits [S, V] -> per row the lowest of its best tokens, and whether every logit is finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +48,28 @@ class Sampled:
     """Why the other rows could not be, by row. Their tokens are None."""
 
 
-def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> Sampled:
+def best_of(logits: Tensor) -> tuple[list[int], list[bool]]:
+    """`Best` in PyTorch."""
+    # argmax gives the first of equal maxima. A sum is finite only if every term is: one pass over the row and no
+    # temporary as large as the logits.
+    return logits.argmax(dim=-1).tolist(), torch.isfinite(logits.sum(dim=-1)).tolist()
+
+
+def sample(logits: Tensor, rows: Sequence[SamplingRow], best: Best = best_of) -> Sampled:
     """logits [S, V] float32, read only; S rows. A row without a usable number to choose by is that row's fault alone:
     no request can make another's fail."""
     tokens: list[int | None] = [None] * len(rows)
     faults: dict[int, str] = {}
-    plain: list[int] = []
-    for at, (row, sound) in enumerate(zip(rows, _finite(logits), strict=True)):
+    chosen, finite = best(logits) if rows else ([], [])
+    for at, (row, sound) in enumerate(zip(rows, finite, strict=True)):
         if not sound:
             faults[at] = "the model gave logits that are not finite"
         elif row.params.temperature < GREEDY_BELOW and not changes_logits(row.params, row.position):
-            plain.append(at)
+            tokens[at] = chosen[at]
         else:
             tokens[at] = _sample_row(logits[at], row)
             if tokens[at] is None:
                 faults[at] = "penalties, bias and masks leave no token that could be sampled"
-    if plain:
-        # argmax gives the first of equal maxima, so the lowest id.
-        chosen = (logits if len(plain) == len(rows) else logits[plain]).argmax(dim=-1).tolist()
-        for at, token in zip(plain, chosen, strict=True):
-            tokens[at] = token
     return Sampled(tokens, _report(logits, rows, tokens), faults)
 
 
@@ -78,13 +84,6 @@ def _sample_row(logits: Tensor, row: SamplingRow) -> int | None:
         if row.params.temperature < GREEDY_BELOW:
             return int(values.argmax())
         return draw(filtered_weights(values, row.params), uniform(row.params.seed, row.position))
-
-
-def _finite(logits: Tensor) -> list[bool]:
-    """Per row, whether every logit is finite."""
-    # A sum is finite only if every term is: one pass over the row and no temporary as large as the logits.
-    sound: list[bool] = torch.isfinite(logits.sum(dim=-1)).tolist()
-    return sound
 
 
 def _report(logits: Tensor, rows: Sequence[SamplingRow], tokens: Sequence[int | None]) -> list[TokenLogprobs | None]:

@@ -18,11 +18,13 @@ class BlockTable:
     """One group's blocks, in order, in an array that grows by doubling: a step of a long request costs what is new in
     its table, not what is there."""
 
-    __slots__ = ("_blocks", "_size")
+    __slots__ = ("_blocks", "_size", "address")
 
     def __init__(self) -> None:
         self._blocks: NDArray[np.int64] = np.empty(64, dtype=np.int64)
         self._size = 0
+        self.address = self._blocks.ctypes.data
+        """Where the first entry is in memory, until the table grows; native kernels read it there."""
 
     def extend(self, blocks: tuple[BlockId, ...]) -> None:
         size = self._size + len(blocks)
@@ -30,6 +32,7 @@ class BlockTable:
             grown = np.empty(max(size, 2 * self._blocks.size), dtype=np.int64)
             grown[: self._size] = self.view()
             self._blocks = grown
+            self.address = grown.ctypes.data
         self._blocks[self._size : size] = blocks
         self._size = size
 

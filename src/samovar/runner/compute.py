@@ -1,0 +1,87 @@
+"""Settles what a model is computed with: native kernels or PyTorch's operators, in which numbers, on which threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from samovar.base.errors import ConfigError
+from samovar.kernels.cpu.native_library import (
+    AUTO,
+    HOW_TO_INSTALL,
+    TORCH_OPS,
+    NativeLibrary,
+    available_cores,
+    why_there_is_none,
+)
+from samovar.models.packed_limits import packed_misfit
+from samovar.runner.config import EngineProcessConfig
+from samovar.runner.resolve import resolve_dtype
+from samovar.spec.dtype import QUANTIZATIONS, DTypeName, Quantization
+from samovar.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    dtype: DTypeName
+    """Of activations where they are rounded, of plain weights, and of KV."""
+    quantization: Quantization
+    isa: str | None = None
+    """Of the native kernels; None: PyTorch's operators."""
+    threads: int | None = None
+    """Of the native kernels."""
+    notes: tuple[str, ...] = ()
+    """For the log."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def kv_kind(self) -> str:
+        """What makes KV of equal tokens differ: not the instruction set, which moves only the last bits."""
+        return self.dtype if self.isa is None else f"{self.dtype} packed {self.quantization}"
+
+    def __str__(self) -> str:
+        if self.isa is None:
+            return f"{self.dtype} (PyTorch)"
+        return f"{self.dtype}, quantization {self.quantization} (native {self.isa}, {self.threads} threads)"
+
+
+def resolve_compute(
+    config: EngineProcessConfig, spec: ModelSpec, stored: DTypeName | None, library: NativeLibrary | None
+) -> Compute:
+    """`stored`: `Checkpoint.stored_dtype`. Raises ConfigError for what was asked for and cannot be had."""
+    notes: list[str] = []
+    warnings: list[str] = []
+    if config.dtype == "float32":
+        reason = "--dtype float32 is computed with PyTorch"
+    elif config.isa == TORCH_OPS:
+        reason = f"SAMOVAR_ISA is {TORCH_OPS}"
+    elif (misfit := packed_misfit(spec, config.block_size)) is not None:
+        reason = f"no native kernels for this model: {misfit}"
+        notes.append(reason)
+    elif library is None:
+        reason = f"this installation has no native kernels ({why_there_is_none()})"
+        warnings.append(f"{reason}; PyTorch's operators are several times slower: {HOW_TO_INSTALL}")
+    else:
+        threads = config.num_threads or available_cores()
+        quantization = next(known for known in QUANTIZATIONS if known == config.quantization)
+        return Compute("bfloat16", quantization, library.choose(config.isa), threads)
+    _refuse_what_is_native(config, library, reason)
+    dtype = resolve_dtype(config, stored)
+    if config.kv_cache_dtype not in ("auto", dtype):
+        raise ConfigError(
+            f"--kv-cache-dtype {config.kv_cache_dtype} needs native kernels beside {dtype} weights, but {reason}",
+            param="kv_cache_dtype",
+        )
+    return Compute(dtype, "none", notes=tuple(notes), warnings=tuple(warnings))
+
+
+def _refuse_what_is_native(config: EngineProcessConfig, library: NativeLibrary | None, reason: str) -> None:
+    if config.quantization == "int8":
+        raise ConfigError(f"--quantization int8 needs native kernels, but {reason}", param="quantization")
+    if config.isa in (AUTO, TORCH_OPS):
+        return
+    if library is None:
+        raise ConfigError(
+            f"SAMOVAR_ISA is {config.isa!r}, but this installation has no native kernels: {HOW_TO_INSTALL}",
+            param="isa",
+        )
+    library.choose(config.isa)
