@@ -1,4 +1,4 @@
-"""The limit of mono decode: measured on a tiny model, kept, read back; bad files and folders cost a measurement only."""
+"""The limit of mono decode: measured on a tiny model, kept, read back; unusable files cost a measurement only."""
 
 from __future__ import annotations
 
