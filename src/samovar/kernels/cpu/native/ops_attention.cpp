@@ -97,8 +97,9 @@ struct Call {
   }
 
   void attend_tile(const AttentionRow& row, const RowTasks& plan, int unit, const Scratch& own) const {
-    // The last tile sees most and is begun first.
-    const int tile = plan.tiles - 1 - unit / kv.kv_heads, kv_head = unit % kv.kv_heads;
+    // Head by head, so that the keys and values in use fit a core's cache; of a head the last tile sees most and is
+    // begun first.
+    const int kv_head = unit / plan.tiles, tile = plan.tiles - 1 - unit % plan.tiles;
     const int low = tile * tile_queries(), queries = std::min(row.count - low, tile_queries());
     const int start = row.start + low, chunks = chunks_of(start + queries), head_dim = kv.head_dim;
     for (int chunk = 0; chunk < chunks; chunk++) {
