@@ -27,6 +27,10 @@ def test_known_sizes(rate: float, block: int, expected: int) -> None:
     assert step_tokens(rate, block) == expected
 
 
+def test_a_shorter_target() -> None:
+    assert step_tokens(4000, 16, 0.05) == 192
+
+
 @given(st.floats(0, 1e7), st.integers(1, 512))
 def test_whole_blocks_within_the_target(rate: float, block: int) -> None:
     size = step_tokens(rate, block)

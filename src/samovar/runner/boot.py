@@ -26,7 +26,14 @@ from samovar.runner.config import EngineProcessConfig
 from samovar.runner.engine_model import EngineModel, load_engine_model, mono_rows, with_mono
 from samovar.runner.local import LocalRunner
 from samovar.runner.memory import available_memory_bytes
-from samovar.runner.profile import LONGEST_PROBE_TOKENS, measure_prefill_rate, probe_blocks, step_tokens
+from samovar.runner.profile import (
+    LONGEST_PROBE_TOKENS,
+    NATIVE_STEP_TARGET_S,
+    STEP_TARGET_S,
+    measure_prefill_rate,
+    probe_blocks,
+    step_tokens,
+)
 from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_threshold
 
 log = logging.getLogger(__name__)
@@ -69,7 +76,7 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
     )
     report(f"loaded {spec.num_parameters() / 1e6:.0f}M parameters in {time.monotonic() - began:.1f} s")
     capacity = resolve_capacity(config, spec, compute.dtype, available_memory_bytes())
-    budget = _step_budget(config, loaded, report)
+    budget = _step_budget(config, compute, loaded, report)
     threshold, unfit = resolve_threshold(config, budget)
     _say((), (*capacity.warnings, *unfit))
     engine_config = _engine_config(config, capacity, budget, threshold)
@@ -110,12 +117,13 @@ def _say(notes: tuple[str, ...], warnings: tuple[str, ...]) -> None:
         log.warning("%s", warning)
 
 
-def _step_budget(config: EngineProcessConfig, loaded: EngineModel, report: Report) -> int:
+def _step_budget(config: EngineProcessConfig, compute: Compute, loaded: EngineModel, report: Report) -> int:
     if config.max_num_batched_tokens is not None:
         return config.max_num_batched_tokens
     scratch = loaded.new_cache(probe_blocks(config.block_size), config.block_size)
     rate = measure_prefill_rate(loaded.model, scratch)
-    budget = step_tokens(rate, config.block_size)
+    target_s = STEP_TARGET_S if compute.isa is None else NATIVE_STEP_TARGET_S
+    budget = step_tokens(rate, config.block_size, target_s)
     report(f"prefills {rate:.0f} tokens/s: max_num_batched_tokens is {budget}")
     return budget
 

@@ -12,6 +12,10 @@ from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.load import Model
 
 STEP_TARGET_S = 0.2
+"""On PyTorch's operators, whose cost per call makes short steps dear."""
+NATIVE_STEP_TARGET_S = 0.05
+"""On native kernels a short step computes almost as fast as a long one, and this is how long the tokens of everyone
+else wait while a prompt is computed."""
 SMALLEST_STEP_TOKENS = 64
 LARGEST_STEP_TOKENS = 8192
 _PROBE_TOKENS = (64, 256)
@@ -65,8 +69,8 @@ def probe_blocks(block_tokens: int) -> int:
     return -(-LONGEST_PROBE_TOKENS // block_tokens)
 
 
-def step_tokens(prefill_tokens_per_s: float, block_tokens: int) -> int:
-    """The largest step that stays under 200 ms at this rate: whole blocks, at least 64 and at most 8192 tokens
+def step_tokens(prefill_tokens_per_s: float, block_tokens: int, target_s: float = STEP_TARGET_S) -> int:
+    """The largest step that stays under `target_s` at this rate: whole blocks, at least 64 and at most 8192 tokens
     (or one block, where a block is larger)."""
-    blocks = int(min(prefill_tokens_per_s * STEP_TARGET_S, LARGEST_STEP_TOKENS)) // block_tokens
+    blocks = int(min(prefill_tokens_per_s * target_s, LARGEST_STEP_TOKENS)) // block_tokens
     return max(blocks, -(-SMALLEST_STEP_TOKENS // block_tokens)) * block_tokens
