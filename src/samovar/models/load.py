@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+import math
 
 import torch
 
+from samovar.kernels.cpu.pages import zeroed
 from samovar.kernels.packed_ops import TILE_TOKENS, PackedOps
 from samovar.kernels.table import CPU, Ops
 from samovar.models.batch import KVCache
@@ -64,7 +66,11 @@ def new_tiled_cache(spec: ModelSpec, num_blocks: int, block_tokens: int) -> KVCa
     tiles = (num_blocks, block_tokens // TILE_TOKENS, spec.num_kv_heads)
 
     def pools(*tile: int) -> tuple[torch.Tensor, ...]:
-        return tuple(torch.zeros((*tiles, *tile), dtype=torch.bfloat16) for _ in range(spec.num_layers))
+        shape = (*tiles, *tile)
+        num_bytes = math.prod(shape) * torch.bfloat16.itemsize
+        return tuple(
+            torch.from_numpy(zeroed(num_bytes)).view(torch.bfloat16).view(shape) for _ in range(spec.num_layers)
+        )
 
     keys = pools(spec.head_dim // 2, TILE_TOKENS, 2)
     values = pools(TILE_TOKENS // 2, spec.head_dim, 2)

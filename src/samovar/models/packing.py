@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 import torch
-from torch import Tensor
 
 from samovar.base.errors import UnsupportedFeature
+from samovar.kernels.cpu.pages import Arena
 from samovar.kernels.packed_ops import SWIGLU_COLUMNS, Format, Handle, PackedOps, Source
 from samovar.models.weights import StoredRows, TensorSource
 from samovar.spec.dtype import Quantization
@@ -39,8 +39,8 @@ class PackedMatrix:
     format: Format
     n: int
     k: int
-    data: Tensor
-    """uint8; `handle` reads it in place."""
+    data: NDArray[np.uint8]
+    """`handle` reads it in place."""
     handle: Handle
 
 
@@ -85,6 +85,7 @@ class Packer:
         self._source = source
         self._ops = ops
         self._quantization = quantization
+        self._memory = Arena()
         self._bytes: dict[Format, int] = {}
         self._widened: set[str] = set()
 
@@ -94,8 +95,7 @@ class Packer:
         n, k = sum(shape[0] for shape in shapes), shapes[0][1]
         stored = [self._source.stored(part.name) for part in parts]
         format = self._format([each.kind for each in stored])
-        data = torch.zeros(self._ops.packed_bytes(format, n, k), dtype=torch.uint8)
-        records = data.numpy()
+        records = self._memory.take(self._ops.packed_bytes(format, n, k))
         for part, rows in zip(parts, stored, strict=True):
             source = _direct_source(format, rows.kind)
             if source is None:
@@ -104,8 +104,8 @@ class Packer:
                 order = None if rows.order is None else rows.order[run.row : run.row + run.count]
                 raw = rows.rows[run.row : run.row + run.count] if order is None else rows.rows
                 self._ops.pack(format, records, n, k, run.column, source, raw, order)
-        self._bytes[format] = self._bytes.get(format, 0) + data.numel()
-        return PackedMatrix(format, n, k, data, self._ops.matrix(format, n, k, records))
+        self._bytes[format] = self._bytes.get(format, 0) + records.size
+        return PackedMatrix(format, n, k, records, self._ops.matrix(format, n, k, records))
 
     def vector(self, parts: Sequence[Part]) -> NDArray[np.float32]:
         """Biases in the places of their matrix's outputs; a norm, as its single part."""

@@ -78,7 +78,7 @@ def find_setting(options: ComputeOptions) -> Setting:
 
 def model_size(model: PackedLlama) -> ModelSize:
     def size(matrix: PackedMatrix) -> MatrixSize:
-        return MatrixSize(matrix.format, matrix.n, matrix.k, matrix.data.numel())
+        return MatrixSize(matrix.format, matrix.n, matrix.k, matrix.data.size)
 
     weights = model.weights
     layers = tuple((size(x.qkv), size(x.o), size(x.gate_up), size(x.down)) for x in weights.layers)

@@ -1,0 +1,48 @@
+"""Zeroed memory in huge pages, for what is streamed through at every step: weights and KV.
+
+A core that reads one array after the other spends much of its time on address translation, inside a virtual machine
+twice over: on a two-core guest, reading 512 MB went from 20 to 29 GB/s with pages of 2 MB. Where the system has no huge
+pages to give, ordinary ones come instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+HUGE_PAGE_BYTES = 2 << 20
+_CHUNK_BYTES = 32 << 20
+_LINE_BYTES = 64
+
+
+def zeroed(num_bytes: int) -> NDArray[np.uint8]:
+    """`num_bytes` > 0 of zeros on a page boundary. Address space until it is first written, then whole pages; given
+    back when the last view is gone. Raises MemoryError (or OSError) when there is not so much address space."""
+    mapping = mmap.mmap(-1, num_bytes)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        # Refused by kernels without huge pages.
+        with contextlib.suppress(OSError):
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(mapping, dtype=np.uint8)
+
+
+class Arena:
+    """Hands out pieces of huge pages one after the other: many matrices are smaller than a page. A piece keeps its
+    neighbours alive."""
+
+    def __init__(self) -> None:
+        self._chunk: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+        self._used = 0
+
+    def take(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Zeros on a cache line's boundary."""
+        if num_bytes > self._chunk.size - self._used:
+            # Whole pages, so that the end of a large matrix leaves room for the next.
+            wanted = -(-max(num_bytes, _CHUNK_BYTES) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+            self._chunk, self._used = zeroed(wanted), 0
+        piece = self._chunk[self._used : self._used + num_bytes]
+        self._used += -(-num_bytes // _LINE_BYTES) * _LINE_BYTES
+        return piece
