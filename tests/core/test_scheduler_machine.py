@@ -65,17 +65,18 @@ class EngineMachine(RuleBasedStateMachine):
         seqs=st.integers(1, 6),
         threshold=st.sampled_from([0, 0, 5]),
         interval=st.sampled_from([1, 1, 3]),
+        mixed=st.sampled_from([0, 0, 1, 6]),
         policy=st.sampled_from([LRU(), Scramble()]),
         tier=st.booleans(),
         caching=st.sampled_from([True, True, True, False]),
     )
-    def start(self, depth, num_blocks, budget, seqs, threshold, interval, policy, tier, caching) -> None:
+    def start(self, depth, num_blocks, budget, seqs, threshold, interval, mixed, policy, tier, caching) -> None:
         connector = Tier() if tier else None
         bench = Bench(
             num_blocks=num_blocks, block_tokens=BS, depth=depth, max_num_batched_tokens=budget, max_num_seqs=seqs,
             long_prefill_token_threshold=threshold if threshold < budget and seqs > 1 else 0,
             prefill_schedule_interval=interval if seqs > 1 else 1,
-            enable_prefix_caching=caching, max_step_failures=3,
+            max_num_mixed_prefill_tokens=mixed, enable_prefix_caching=caching, max_step_failures=3,
         )  # fmt: skip
         self.log: list = []
         self.policy = policy

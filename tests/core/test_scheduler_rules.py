@@ -63,6 +63,29 @@ def test_the_threshold_does_not_bind_when_the_others_cannot_run() -> None:
 
 
 @DEPTHS
+def test_steps_that_decode_take_less_prefill(depth: int) -> None:
+    """Two prompts at once: together they get 256 tokens of every step in which the third request decodes, and the
+    whole budget before and after."""
+    bench = big(depth, max_num_mixed_prefill_tokens=256)
+    bench.submit(make_request(3, prompt(3, 100), 6))
+    bench.step()
+    bench.submit(make_request(1, prompt(1, 5000), 4), make_request(2, prompt(2, 5000), 4))
+    for _ in range(16):
+        bench.step()
+    decodes_beside: list[int] = []
+    alone: list[int] = []
+    for plan in bench.plans[1:]:
+        tokens = bench.tokens_in(plan)
+        prefilled = sum(count for request, count in tokens.items() if request != 3 and count > 1)
+        if 3 in tokens:
+            decodes_beside.append(prefilled)
+        elif prefilled:
+            alone.append(prefilled)
+    assert decodes_beside and max(decodes_beside) == 256
+    assert max(alone) == 2048
+
+
+@DEPTHS
 def test_more_decodes_than_budget_take_turns(depth: int) -> None:
     bench = Bench(num_blocks=64, max_num_batched_tokens=4, depth=depth)
     for i in range(10):

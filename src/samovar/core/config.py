@@ -18,6 +18,9 @@ class EngineConfig:
     """Requests on the device at once, prefilling, decoding or loading."""
     max_num_batched_tokens: int = 2048
     """Token budget of a step."""
+    max_num_mixed_prefill_tokens: int = 0
+    """Prefill tokens, of all requests, in a step that also decodes: they are what the decoding ones wait for. 0 is no
+    limit but the budget."""
     max_model_len: int = 8192
     depth: int = 2
     """Plans in flight: 1 plain, 2 to plan a step while the one before it runs."""
@@ -41,7 +44,12 @@ class EngineConfig:
         for name in ("num_blocks", "block_tokens", "max_num_seqs", "max_num_batched_tokens", "max_model_len"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}", param=name)
-        for name in ("long_prefill_token_threshold", "max_num_queued_reqs", "max_num_queued_tokens"):
+        for name in (
+            "max_num_mixed_prefill_tokens",
+            "long_prefill_token_threshold",
+            "max_num_queued_reqs",
+            "max_num_queued_tokens",
+        ):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}", param=name)
         if self.depth not in (1, 2):

@@ -115,6 +115,8 @@ class Scheduler:
         if not len(board.queues) or draft.budget <= 0:
             return
         threshold = board.config.long_prefill_token_threshold
+        if draft.chunks and board.config.max_num_mixed_prefill_tokens:
+            draft.budget = min(draft.budget, board.config.max_num_mixed_prefill_tokens)
 
         def take(state: RequestState, most: int) -> int:
             return self._take(draft, state, min(most, threshold) if threshold else most, now, deferred)
