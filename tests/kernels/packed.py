@@ -36,6 +36,9 @@ def native_levels() -> list[object]:
     return list(library.isa_levels)
 
 
+needs_native = pytest.mark.skipif(native_library() is None, reason="this installation has no native kernels")
+
+
 def native(isa: str, threads: int = 2) -> PackedOps:
     from samovar.kernels.cpu.native_ops import native_ops
 
@@ -87,14 +90,17 @@ def random_attention(
     head_dim: int,
     block_tokens: int,
     rng: np.random.Generator,
+    stale: NDArray[np.uint16] | None = None,
 ) -> Attention:
-    """`chunks`: (context, tokens in the step) of each row. Blocks in random order; what no row wrote is large."""
+    """`chunks`: (context, tokens in the step) of each row. Blocks in random order; what no row wrote is one of the bit
+    patterns of `stale`, or large."""
     needed = [-(-context // block_tokens) for context, _ in chunks]
     num_blocks = sum(needed) + 3
     tiles = (num_blocks, block_tokens // TILE_TOKENS, kv_heads)
-    far = int(to_bf16(np.array([3e4], dtype=np.float32))[0])
-    keys = np.full((*tiles, head_dim // 2, TILE_TOKENS, 2), far, dtype=np.uint16)
-    values = np.full((*tiles, TILE_TOKENS // 2, head_dim, 2), far, dtype=np.uint16)
+    left = to_bf16(np.array([3e4], dtype=np.float32)) if stale is None else stale
+    # resized, not drawn: the rest is the same whatever was left behind
+    keys = np.resize(left, (*tiles, head_dim // 2, TILE_TOKENS, 2))
+    values = np.resize(left, (*tiles, TILE_TOKENS // 2, head_dim, 2))
     order, tables, all_k, all_v = rng.permutation(num_blocks), [], [], []
     for (context, _), count in zip(chunks, needed, strict=True):
         table, order = np.ascontiguousarray(order[:count], dtype=np.int64), order[count:]

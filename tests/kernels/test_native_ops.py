@@ -19,6 +19,7 @@ from tests.kernels.packed import (
     SOURCES,
     native,
     native_levels,
+    needs_native,
     random_attention,
     random_gguf,
     random_records,
@@ -31,11 +32,12 @@ from samovar.kernels.ref.rounding import from_bf16
 from samovar.kernels.ref.tiled_attention import read_kv
 from samovar.kernels.rows import make_rows
 from samovar.kernels.table import PACKED_REFERENCE as REFERENCE
+from samovar.kernels.table import packed_reference
 
 pytestmark = pytest.mark.torch
 Array = NDArray[np.float32]
 EXACT = 1e-5
-A_STEP = 1e-2
+A_STEP = 2e-2
 
 
 @pytest.fixture(scope="module", params=native_levels())
@@ -75,6 +77,11 @@ def close(got: Array, wanted: Array, share: float) -> None:
     assert np.isfinite(got).all() and np.abs(got - wanted).max() <= share * scale
 
 
+def exact_inputs(ops: PackedOps, format: Format) -> bool:
+    """Whether inputs are rounded in one way only."""
+    return ops.bf16_inputs or format in ("bf16", "f32")
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), n=st.integers(1, 90), num_rows=st.integers(1, 70), seed=st.integers(0, 999))
@@ -89,9 +96,10 @@ def test_linear(
     bias = rng.normal(size=n).astype(np.float32) if with_bias else None
     before = wide(rng, num_rows, n)
     wanted, got = before.copy(), before.copy()
-    REFERENCE.linear(x, REFERENCE.matrix(format, n, k, records), bias, add, wanted)
+    reference = packed_reference(ops.bf16_inputs)
+    reference.linear(x, reference.matrix(format, n, k, records), bias, add, wanted)
     ops.linear(x, matrix, bias, add, got)
-    close(got, wanted, EXACT if on_steps or format in ("bf16", "f32") else A_STEP)
+    close(got, wanted, EXACT if on_steps or exact_inputs(ops, format) else A_STEP)
     some = data.draw(st.lists(st.integers(0, num_rows - 1), min_size=1, max_size=5))
     alone = before[some]
     lonely.linear(x[some], lonely.matrix(format, n, k, records), bias, add, alone)
@@ -109,9 +117,10 @@ def test_linear_swiglu(
     records, x = random_records(format, n, k, rng), inputs(rng, num_rows, k, on_steps)
     bias = rng.normal(size=n).astype(np.float32) if data.draw(st.booleans()) else None
     wanted, got = wide(rng, num_rows, n // 2), wide(rng, num_rows, n // 2)
-    REFERENCE.linear_swiglu(x, REFERENCE.matrix(format, n, k, records), bias, wanted)
+    reference = packed_reference(ops.bf16_inputs)
+    reference.linear_swiglu(x, reference.matrix(format, n, k, records), bias, wanted)
     ops.linear_swiglu(x, ops.matrix(format, n, k, records), bias, got)
-    close(got, wanted, 4 * (EXACT if on_steps or format in ("bf16", "f32") else A_STEP))
+    close(got, wanted, 4 * (EXACT if on_steps or exact_inputs(ops, format) else A_STEP))
     alone = np.empty((1, n // 2), dtype=np.float32)
     lonely.linear_swiglu(x[-1:], lonely.matrix(format, n, k, records), bias, alone)
     assert np.array_equal(alone, got[-1:])
@@ -144,7 +153,6 @@ def test_pack_and_embed(ops: PackedOps, format: Format, data: st.DataObject, n: 
 @pytest.mark.parametrize("source", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("format", ["bf16", "q8"])
 def test_pack_of_plain_numbers(ops: PackedOps, format: Format, source: str) -> None:
-    """Of 8 bits one step may differ: a half rounds to either side."""
     rng, n, k = np.random.default_rng(5), 37, 96
     values = rng.normal(size=(n, k)).astype(np.float32)
     values[3, 32:64] = 0
@@ -153,9 +161,7 @@ def test_pack_of_plain_numbers(ops: PackedOps, format: Format, source: str) -> N
     ops.pack(format, own, n, k, 0, source, raw[source].view(np.uint8), None)  # type: ignore[arg-type]
     REFERENCE.pack(format, other, n, k, 0, source, raw[source].view(np.uint8), None)  # type: ignore[arg-type]
     got, wanted = unpack(format, own, n, k), unpack(format, other, n, k)
-    step = np.abs(values).reshape(n, -1, 32).max(-1).repeat(32, 1) / 126
-    assert np.array_equal(got, wanted) if format == "bf16" else (np.abs(got - wanted) <= step).all()
-    assert not got[3, 32:64].any() and (got != wanted).mean() < 0.01
+    assert np.array_equal(got, wanted) and not got[3, 32:64].any()
 
 
 @settings(max_examples=25, deadline=None)
@@ -262,3 +268,17 @@ def test_shapes_that_do_not_fit_are_refused(ops: PackedOps) -> None:
         ops.embed(matrix, np.array([32]), np.zeros((1, 64), dtype=np.float32))
     with pytest.raises(ValueError, match="packed_bytes"):
         ops.matrix("q4_1", 48, 64, records)
+
+
+@needs_native
+def test_outputs_of_another_dtype_or_layout_are_refused() -> None:
+    """They would be written to a copy that nobody sees."""
+    ops = native(str(native_levels()[0]))
+    x, weight = np.ones((2, 32), dtype=np.float32), np.ones(32, dtype=np.float32)
+    with pytest.raises(TypeError):
+        ops.rms_norm(x, weight, 1e-5, np.zeros((2, 32), dtype=np.float64))  # type: ignore[arg-type]
+    logits = np.ones((4, 10), dtype=np.float32)
+    with pytest.raises(TypeError):
+        ops.argmax(logits, np.zeros(8, dtype=np.int32)[::2], np.zeros(4, dtype=np.bool_))
+    with pytest.raises(TypeError):
+        ops.argmax(logits, np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.bool_))  # type: ignore[arg-type]

@@ -58,14 +58,12 @@ def oracle_logits(model: transformers.PreTrainedModel, ids: Tensor) -> Tensor:
 
 
 def nan_cache(model: Model, num_blocks: int, block_tokens: int) -> KVCache:
-    """A pool whose garbage would show. A tiled one must be finite everywhere: there it is large."""
+    """A pool whose garbage would show."""
     if isinstance(model, PackedLlama):
         cache = new_tiled_cache(model.spec, num_blocks, block_tokens)
-        for pool in (*cache.keys, *cache.values):
-            pool.fill_(3e4)
-        return cache
-    name = "float32" if model.dtype == torch.float32 else "bfloat16"
-    cache = new_cache(model.spec, num_blocks, block_tokens, name)
+    else:
+        name = "float32" if model.dtype == torch.float32 else "bfloat16"
+        cache = new_cache(model.spec, num_blocks, block_tokens, name)
     for pool in (*cache.keys, *cache.values):
         pool.fill_(torch.nan)
     return cache

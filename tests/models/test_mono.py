@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-from tests.kernels.packed import native, native_levels
+from tests.kernels.packed import native, native_levels, needs_native
 from tests.models.oracle import save_tiny
 import torch
 
+from samovar.kernels.packed_ops import PackedOps
 from samovar.kernels.ref.mono import StageInterpreter
 from samovar.kernels.rows import make_rows
-from samovar.kernels.table import PACKED_REFERENCE
+from samovar.kernels.table import packed_reference
 from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.load import load_packed_model, new_tiled_cache
 from samovar.models.locate import locate
@@ -47,9 +48,8 @@ def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
-def load(folder: Path, isa: str | None, quantization: Quantization) -> PackedLlama:
+def load(folder: Path, ops: PackedOps, quantization: Quantization) -> PackedLlama:
     checkpoint = locate(str(folder), folder.parent)
-    ops = PACKED_REFERENCE if isa is None else native(isa)
     return load_packed_model(checkpoint, ops, quantization, checkpoint.spec.max_position_embeddings)
 
 
@@ -95,7 +95,7 @@ def test_mono_and_normal_agree_bit_for_bit(
     isa: str, family: str, changes: dict[str, object], quantization: Quantization, num_rows: int, tmp_path: Path
 ) -> None:
     save_tiny(tmp_path, family, **(SIZES | changes))
-    model = load(tmp_path, isa, quantization)
+    model = load(tmp_path, native(isa), quantization)
     contexts = [DEPTHS[row % len(DEPTHS)] for row in range(num_rows)]
     cache, tables = written_cache(model, contexts, seed=num_rows)
     batch = decode_batch(model, contexts, tables, seed=num_rows)
@@ -116,7 +116,8 @@ def test_every_stage_against_the_other_interpreter(
     at a tie may fall the other way, which moves a sum by a weight times 1/127 of its input's largest: measured up to
     0.024 of the root mean square. A stage that is wrong is off by more than 1."""
     save_tiny(tmp_path, family, **(SIZES | changes))
-    model, plain = load(tmp_path, isa, quantization), load(tmp_path, None, quantization)
+    model = load(tmp_path, native(isa), quantization)
+    plain = load(tmp_path, packed_reference(model.ops.bf16_inputs), quantization)
     contexts = [DEPTHS[-1 - row] for row in range(num_rows)]
     cache, tables = written_cache(model, contexts, seed=7)
     batch = decode_batch(model, contexts, tables, seed=7)
@@ -156,9 +157,10 @@ def close(got: np.ndarray, wanted: np.ndarray, stage: str, layer: int) -> None:
     assert error < 0.06, f"stage {stage} of layer {layer}: off by {error:.3f} of the root mean square"
 
 
+@needs_native
 def test_other_steps_take_the_normal_path(tmp_path: Path) -> None:
     save_tiny(tmp_path, "llama", **SIZES)
-    model = load(tmp_path, native_levels()[0], "auto")
+    model = load(tmp_path, native(native_levels()[0]), "auto")
     cache, tables = written_cache(model, [20, 20], seed=1)
     mono = MonoLlama(model, cache, max_rows=1)
     two = decode_batch(model, [20, 20], tables, seed=1)

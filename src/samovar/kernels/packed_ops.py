@@ -3,8 +3,8 @@ plain numpy, under `ref/`, is another. Arrays in, arrays written in place.
 
 A packed matrix holds columns of 16 outputs in the order dot products read them, in one of `FORMATS`; the records are
 drawn in `cpu/native/layout.h`. Activations are float32 and are rounded at a matrix's input, to bfloat16 for a bf16
-matrix, to 8 bits in groups of 32 for a quantised one. For one version and instruction set the bits of a row depend on
-nothing but that row.
+matrix, to 8 bits in groups of 32 for a quantised one, or to bfloat16 there too (`PackedOps.bf16_inputs`). For one
+version and instruction set the bits of a row depend on nothing but that row.
 """
 
 from __future__ import annotations
@@ -30,8 +30,28 @@ TILE_TOKENS = 16
 """Tokens of a tile of KV: a block is a whole number of them."""
 
 Float32Array = NDArray[np.float32]
+KVTiles = NDArray[np.uint16] | NDArray[np.uint8]
+"""Keys or values of one layer, [num_blocks, tiles of a block, Hkv, ...]. uint16: bfloat16, keys [..., D / 2, 16, 2],
+values [..., 8, D, 2]. uint8: 8 bits with a scale per token and head, [..., 16 D + 64], as `cpu/native/layout.h`
+says."""
 Handle = Any
 """A packed matrix as the version of the ops that made it knows it."""
+
+Draw = Callable[
+    [
+        Float32Array,
+        NDArray[np.int32],
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.int32],
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.int32],
+    ],
+    None,
+]
+"""(logits [S, V], rows, temperature, min_p, top_k, top_p, u, token, each [N]): for each of `rows` the token that `u` in
+[0, 1) draws from what min_p, top_k (0: off) and top_p leave, in this order. Logits are finite or -inf."""
 
 
 class MonoProgram(Protocol):
@@ -92,19 +112,24 @@ class PackedOps:
     rope: Callable[[Float32Array, NDArray[np.int64], Float32Array, Float32Array], None]
     """(x [T, H, D], positions [T], cos, sin [L, D / 2]): in place; the tokens' stride is free."""
     write_kv: Callable[
-        [NDArray[np.uint16], NDArray[np.uint16], NDArray[np.int64], Float32Array, Float32Array],
+        [KVTiles, KVTiles, NDArray[np.int64], Float32Array, Float32Array],
         None,
     ]
-    """(keys, values, slots [T], k, v [T, Hkv, D]): rounds to bfloat16. Pools: keys [num_blocks, tiles, Hkv, D / 2, 16,
-    2], values [num_blocks, tiles, Hkv, 8, D, 2]; slot = block * block_tokens + offset. The tokens' stride is free."""
+    """(keys, values, slots [T], k, v [T, Hkv, D]): rounds to what the pools hold; slot = block * block_tokens + offset.
+    The tokens' stride is free."""
     attention: Callable[
-        [Float32Array, NDArray[np.uint16], NDArray[np.uint16], Rows, float, Float32Array],
+        [Float32Array, KVTiles, KVTiles, Rows, float, Float32Array],
         None,
     ]
     """(q [T, H, D], keys, values, rows, scale, out [T, H, D]): causal attention of every row over its context. The
     tokens' stride of q is free."""
     argmax: Callable[[Float32Array, NDArray[np.int32], NDArray[np.bool_]], None]
     """(logits [S, V], index [S], finite [S]): per row the first largest one, and whether all are finite."""
+    draw: Draw | None = None
+    """None where there is none: whoever samples then has a way of its own."""
+    bf16_inputs: bool = False
+    """Whether a quantised matrix is multiplied as bfloat16: inputs rounded to it, to nearest even, and its weights,
+    ties away from zero."""
     mono: Callable[[dict[str, object], list[dict[str, object]]], MonoProgram] | None = None
     """(model, layers): the program over these weights and pools, which it keeps alive; `models.mono` describes them.
     None where there is none."""

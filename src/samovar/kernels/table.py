@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torch import Tensor
 
@@ -53,4 +54,12 @@ _PLAIN = PackedOps(
     attention=tiled_attention.attention,
     argmax=packed_linear.argmax,
 )
-PACKED_REFERENCE = replace(_PLAIN, mono=lambda model, layers: StageInterpreter(_PLAIN, model, layers))
+
+
+def packed_reference(bf16_inputs: bool) -> PackedOps:
+    """Plain numpy, with either arithmetic of quantised matrices (`PackedOps.bf16_inputs`)."""
+    plain = replace(_PLAIN, bf16_inputs=bf16_inputs, matrix=partial(packed_linear.Matrix, bf16_inputs=bf16_inputs))
+    return replace(plain, mono=lambda model, layers: StageInterpreter(plain, model, layers))
+
+
+PACKED_REFERENCE = packed_reference(bf16_inputs=False)

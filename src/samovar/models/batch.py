@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from samovar.kernels.packed_ops import KVTiles
 from samovar.kernels.rows import Rows
 
 
@@ -16,14 +15,14 @@ class KVCache:
     """The device pool of one KV group, per layer; a block is the first dimension of every tensor.
 
     For torch's operators `keys[l]`, `values[l]` are [num_blocks, block_tokens, Hkv, D]. For packed ops they are tiles
-    of 16 tokens in bfloat16: keys [num_blocks, tiles, Hkv, D / 2, 16, 2], values [num_blocks, tiles, Hkv, 8, D, 2].
+    of 16 tokens, [num_blocks, tiles, Hkv, ...] as `KVTiles` says.
     Owned by the runner; a forward writes the slots the batch names and reads the blocks of its rows, nothing else.
     """
 
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
     block_tokens: int
-    tiles: tuple[tuple[NDArray[np.uint16], NDArray[np.uint16]], ...] = ()
+    tiles: tuple[tuple[KVTiles, KVTiles], ...] = ()
     """Of a tiled pool: keys and values of each layer, the same memory as numpy arrays."""
 
 

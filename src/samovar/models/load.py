@@ -8,7 +8,7 @@ import math
 import torch
 
 from samovar.kernels.cpu.pages import zeroed
-from samovar.kernels.packed_ops import TILE_TOKENS, PackedOps
+from samovar.kernels.packed_ops import TILE_TOKENS, KVTiles, PackedOps
 from samovar.kernels.table import CPU, Ops
 from samovar.models.batch import KVCache
 from samovar.models.checkpoint import Checkpoint
@@ -19,7 +19,7 @@ from samovar.models.mono import MonoLlama
 from samovar.models.packed_llama import PackedLlama
 from samovar.models.packed_weights import assemble_packed
 from samovar.models.weights import TensorSource, assemble
-from samovar.spec.dtype import DTypeName, Quantization
+from samovar.spec.dtype import KV_SCALE_BYTES, DTypeName, KVDTypeName, Quantization
 from samovar.spec.model import ModelSpec
 
 Model = LlamaModel | PackedLlama | MonoLlama
@@ -60,21 +60,26 @@ def new_cache(spec: ModelSpec, num_blocks: int, block_tokens: int, dtype: DTypeN
     return KVCache(pools(), pools(), block_tokens)
 
 
-def new_tiled_cache(spec: ModelSpec, num_blocks: int, block_tokens: int) -> KVCache:
-    """An empty pool for the packed ops, in bfloat16. Zeros: attention multiplies what lies behind a context by zero, so
-    it must be finite. Zeroed pages, too, are address space until they are written."""
+def new_tiled_cache(spec: ModelSpec, num_blocks: int, block_tokens: int, dtype: KVDTypeName = "bfloat16") -> KVCache:
+    """An empty pool for the packed ops, "bfloat16" or "int8". Zeroed pages are address space until they are written."""
     tiles = (num_blocks, block_tokens // TILE_TOKENS, spec.num_kv_heads)
+    element = torch.uint8 if dtype == "int8" else torch.bfloat16
 
     def pools(*tile: int) -> tuple[torch.Tensor, ...]:
         shape = (*tiles, *tile)
-        num_bytes = math.prod(shape) * torch.bfloat16.itemsize
-        return tuple(
-            torch.from_numpy(zeroed(num_bytes)).view(torch.bfloat16).view(shape) for _ in range(spec.num_layers)
-        )
+        num_bytes = math.prod(shape) * element.itemsize
+        return tuple(torch.from_numpy(zeroed(num_bytes)).view(element).view(shape) for _ in range(spec.num_layers))
 
-    keys = pools(spec.head_dim // 2, TILE_TOKENS, 2)
-    values = pools(TILE_TOKENS // 2, spec.head_dim, 2)
-    pairs = tuple(
-        (k.view(torch.uint16).numpy(), v.view(torch.uint16).numpy()) for k, v in zip(keys, values, strict=True)
-    )
+    if dtype == "int8":
+        keys, values = (pools(TILE_TOKENS * (spec.head_dim + KV_SCALE_BYTES)) for _ in range(2))
+    else:
+        keys = pools(spec.head_dim // 2, TILE_TOKENS, 2)
+        values = pools(TILE_TOKENS // 2, spec.head_dim, 2)
+    pairs = tuple((_as_numpy(k), _as_numpy(v)) for k, v in zip(keys, values, strict=True))
     return KVCache(keys, values, block_tokens, pairs)
+
+
+def _as_numpy(pool: torch.Tensor) -> KVTiles:
+    """The same memory: numpy knows no bfloat16."""
+    array: KVTiles = (pool if pool.dtype == torch.uint8 else pool.view(torch.uint16)).numpy()
+    return array

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import torch
 from torch import Tensor
 
-from samovar.kernels.packed_ops import MonoProgram
+from samovar.kernels.packed_ops import KVTiles, MonoProgram
 from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.packed_llama import PackedLlama
 from samovar.models.packed_weights import PackedLayer
@@ -86,9 +86,7 @@ def step_arguments(
     return ids, batch.rows.starts, batch.slots.numpy(), batch.rows.addresses
 
 
-def _describe_layer(
-    model: PackedLlama, layer: PackedLayer, keys: NDArray[np.uint16], values: NDArray[np.uint16]
-) -> dict[str, object]:
+def _describe_layer(model: PackedLlama, layer: PackedLayer, keys: KVTiles, values: KVTiles) -> dict[str, object]:
     qk_norm = None
     if layer.q_norm is not None and layer.k_norm is not None:
         spec = model.spec

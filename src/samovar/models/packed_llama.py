@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import torch
 from torch import Tensor
 
-from samovar.kernels.packed_ops import Float32Array, PackedOps
+from samovar.kernels.packed_ops import Float32Array, KVTiles, PackedOps
 from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.packed_weights import PackedLayer, PackedWeights
 from samovar.models.rope import inverse_frequencies, rotation
@@ -103,12 +103,7 @@ class PackedLlama:
             inner=np.empty((num_tokens, spec.intermediate_size), dtype=np.float32),
         )
 
-    def _write_kv(
-        self,
-        layer: PackedLayer,
-        step: _Step,
-        tiles: tuple[NDArray[np.uint16], NDArray[np.uint16]],
-    ) -> None:
+    def _write_kv(self, layer: PackedLayer, step: _Step, tiles: tuple[KVTiles, KVTiles]) -> None:
         """Leaves the rotated queries in `qkv`."""
         spec, ops, qkv = self.spec, self.ops, step.qkv
         heads, rotated = spec.num_heads, spec.num_heads + spec.num_kv_heads

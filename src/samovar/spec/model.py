@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from samovar.spec.dtype import ELEMENT_BYTES, KV_SCALE_BYTES, KVDTypeName
+
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
@@ -41,6 +43,12 @@ class ModelSpec:
     def kv_bytes_per_token(self, element_bytes: int) -> int:
         """K and V over all layers."""
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * element_bytes
+
+    def kv_bytes_per_token_in(self, dtype: KVDTypeName) -> int:
+        """As `kv_bytes_per_token`, with what is kept beside the elements."""
+        if dtype == "int8":
+            return self.kv_bytes_per_token(1) + 2 * self.num_layers * self.num_kv_heads * KV_SCALE_BYTES
+        return self.kv_bytes_per_token(ELEMENT_BYTES[dtype])
 
     def num_parameters(self) -> int:
         qkv = self.hidden_size * (self.num_heads + 2 * self.num_kv_heads) * self.head_dim

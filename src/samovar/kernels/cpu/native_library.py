@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+import math
 import os
+from pathlib import Path
 from types import ModuleType
 
 from samovar.base.errors import ConfigError
@@ -52,8 +55,20 @@ def why_there_is_none() -> str:
     return _WHY_NOT
 
 
-def available_cores() -> int:
-    """Those this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def available_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Those this process may run on, and no more than its control group's share of time: threads beyond it would be
+    stopped in the middle of a step, and the others wait for them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = _cgroup_cores(cgroup)
+    return cores if share is None else min(cores, share)
+
+
+def _cgroup_cores(root: Path) -> int | None:
+    """Version 2 first, then version 1; None without a limit."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (root / "cpu.max").read_text().split()
+        return None if quota == "max" else max(1, math.ceil(int(quota) / int(period)))
+    with contextlib.suppress(OSError, ValueError):
+        quota_us, period_us = (int((root / "cpu" / f"cpu.cfs_{x}_us").read_text()) for x in ("quota", "period"))
+        return max(1, math.ceil(quota_us / period_us)) if quota_us > 0 else None
+    return None

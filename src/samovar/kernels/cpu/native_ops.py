@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from samovar.kernels.cpu import _native
-from samovar.kernels.packed_ops import Float32Array, PackedOps
+from samovar.kernels.packed_ops import Float32Array, KVTiles, PackedOps
 from samovar.kernels.rows import Rows
 
 
@@ -17,8 +14,8 @@ def native_ops(isa: str, threads: int) -> PackedOps:
 
     def attention(
         q: Float32Array,
-        keys: NDArray[np.uint16],
-        values: NDArray[np.uint16],
+        keys: KVTiles,
+        values: KVTiles,
         rows: Rows,
         scale: float,
         out: Float32Array,
@@ -48,5 +45,7 @@ def native_ops(isa: str, threads: int) -> PackedOps:
         write_kv=context.write_kv,
         attention=attention,
         argmax=context.argmax,
+        bf16_inputs=context.bf16_inputs,
+        draw=context.draw,
         mono=lambda model, layers: _native.MonoDecoder(context, model, layers),
     )

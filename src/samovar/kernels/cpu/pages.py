@@ -20,8 +20,12 @@ _LINE_BYTES = 64
 
 def zeroed(num_bytes: int) -> NDArray[np.uint8]:
     """`num_bytes` > 0 of zeros on a page boundary. Address space until it is first written, then whole pages; given
-    back when the last view is gone. Raises MemoryError (or OSError) when there is not so much address space."""
-    mapping = mmap.mmap(-1, num_bytes)
+    back when the last view is gone. Raises MemoryError when there is not so much address space."""
+    try:
+        # Private: shared anonymous memory is a file to the system, and those have no huge pages as a rule.
+        mapping = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{num_bytes} bytes: {error}") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         # Refused by kernels without huge pages.
         with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from samovar.kernels.packed_ops import Float32Array, PackedOps
+from samovar.kernels.packed_ops import TILE_TOKENS, Float32Array, PackedOps
 from samovar.kernels.rows import Rows, make_rows
 
 Description = dict[str, Any]
@@ -108,7 +108,7 @@ class StageInterpreter:
         }
         if not self._buffers or len(self._buffers["x"]) != count:
             self._buffers = {name: np.zeros((count, width), dtype=np.float32) for name, width in widths.items()}
-        block_tokens = self._layers[0]["keys"].shape[1] * self._layers[0]["keys"].shape[4]
+        block_tokens = self._layers[0]["keys"].shape[1] * TILE_TOKENS
         arrays = [
             _array_at(address, position // block_tokens + 1)
             for address, position in zip(tables.tolist(), positions.tolist(), strict=True)

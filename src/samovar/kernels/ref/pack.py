@@ -74,10 +74,10 @@ def _padded(rows: NDArray[Any], length: int, unit: int = STRIP) -> NDArray[Any]:
 
 
 def _quantised(rows: NDArray[Any]) -> Quants:
-    """Groups of 32 by their largest value, as GGUF's Q8_0."""
+    """Groups of 32 by their largest value, as GGUF's Q8_0; the scale is rounded to a half first."""
     wide = _padded(rows.astype(np.float32), rows.shape[1], 32).reshape(len(rows), -1, 32)
-    scales = (np.abs(wide).max(-1) / np.float32(127)).astype(np.float32)
-    inverse = np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
+    scales = (np.abs(wide).max(-1) / np.float32(127)).astype(np.float16).astype(np.float32)
+    inverse = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=scales > 0)
     quants = np.rint(wide * inverse[..., None]).clip(-127, 127) + 128
     return Quants(quants.astype(np.uint8).reshape(len(rows), -1)[:, : rows.shape[1]], scales)
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samovar.kernels.packed_ops import SWIGLU_COLUMNS, Float32Array, Format
-from samovar.kernels.ref.records import packed_bytes, unpack
-from samovar.kernels.ref.rounding import rounded_input
+from samovar.kernels.ref.records import packed_bytes, unpack, unpack_wide
+from samovar.kernels.ref.rounding import rounded_input, rounded_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,20 @@ class Matrix:
     n: int
     k: int
     data: NDArray[np.uint8]
+    bf16_inputs: bool = False
+    """As in `PackedOps`."""
 
     def __post_init__(self) -> None:
         assert self.data.size == packed_bytes(self.format, self.n, self.k)
 
     def values(self) -> Float32Array:
         return unpack(self.format, self.data, self.n, self.k)
+
+    def factors(self) -> NDArray[np.float64]:
+        """The values as they are multiplied."""
+        if not self.bf16_inputs or self.format in ("bf16", "f32"):
+            return self.values().astype(np.float64)
+        return rounded_weights(unpack_wide(self.format, self.data, self.n, self.k)).astype(np.float64)
 
 
 def linear(x: Float32Array, matrix: Matrix, bias: Float32Array | None, add: bool, out: Float32Array) -> None:
@@ -44,7 +52,7 @@ def linear_swiglu(x: Float32Array, matrix: Matrix, bias: Float32Array | None, ou
 
 
 def _product(x: Float32Array, matrix: Matrix, bias: Float32Array | None) -> NDArray[np.float64]:
-    product = rounded_input(x, matrix.format).astype(np.float64) @ matrix.values().astype(np.float64).T
+    product = rounded_input(x, matrix.format, matrix.bf16_inputs).astype(np.float64) @ matrix.factors().T
     return product if bias is None else product + bias
 
 

@@ -72,7 +72,16 @@ def records(format: Format, data: NDArray[np.uint8], n: int, k: int) -> Records:
 
 
 def unpack(format: Format, data: NDArray[np.uint8], n: int, k: int) -> Float32Array:
-    """[n, k] float32: what the matrix stands for."""
+    """[n, k] float32: what the matrix stands for, the product and the sum rounded to float32."""
+    return _unpack(format, data, n, k, np.float32)
+
+
+def unpack_wide(format: Format, data: NDArray[np.uint8], n: int, k: int) -> NDArray[np.float64]:
+    """As `unpack`, in float64."""
+    return _unpack(format, data, n, k, np.float64)
+
+
+def _unpack(format: Format, data: NDArray[np.uint8], n: int, k: int, dtype: type[np.floating]) -> NDArray[Any]:
     parts = records(format, data, n, k)
     if parts.values is not None:
         values = parts.values
@@ -81,7 +90,7 @@ def unpack(format: Format, data: NDArray[np.uint8], n: int, k: int) -> Float32Ar
             by_output = wide.view(np.float32).transpose(0, 3, 1, 2, 4)
         else:
             by_output = values.transpose(0, 3, 1, 2)
-        return np.ascontiguousarray(_matrix(by_output)[:n, :k], dtype=np.float32)
+        return np.ascontiguousarray(_matrix(by_output)[:n, :k], dtype=dtype)
     if parts.nibbles is not None:
         both = np.stack((parts.nibbles & 15, parts.nibbles >> 4), axis=5)  # [B, S, group, vector, output, half, 4]
         quants = _matrix(both.transpose(0, 4, 1, 2, 3, 5, 6))
@@ -89,9 +98,9 @@ def unpack(format: Format, data: NDArray[np.uint8], n: int, k: int) -> Float32Ar
         assert parts.quads is not None
         quants = _matrix(parts.quads.transpose(0, 3, 1, 2, 4))
     assert parts.scales is not None
-    numbers: Float32Array = _spread(parts.scales, format) * (quants.astype(np.float32) - OFFSET[format])
+    numbers = _spread(parts.scales, format, dtype) * (quants.astype(dtype) - OFFSET[format])
     if parts.minima is not None:
-        numbers = numbers + _spread(parts.minima, format)
+        numbers = numbers + _spread(parts.minima, format, dtype)
     return np.ascontiguousarray(numbers[:n, :k])
 
 
@@ -100,6 +109,6 @@ def _matrix(by_output: NDArray[Any]) -> NDArray[Any]:
     return by_output.reshape(by_output.shape[0] * LANES, -1)
 
 
-def _spread(numbers: NDArray[np.floating], format: Format) -> Float32Array:
+def _spread(numbers: NDArray[np.floating], format: Format, dtype: type[np.floating]) -> NDArray[Any]:
     """[B, S, groups, 16] -> [16 B, inputs]: each group's number at all of its inputs."""
-    return _matrix(numbers.astype(np.float32).transpose(0, 3, 1, 2)).repeat(GROUP[format], axis=1)
+    return _matrix(numbers.astype(dtype).transpose(0, 3, 1, 2)).repeat(GROUP[format], axis=1)

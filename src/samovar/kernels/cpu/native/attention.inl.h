@@ -8,16 +8,27 @@
 #include "attention_vector.inl.h"
 #endif
 
+#if defined(__AVX512VNNI__)
+#include "attention_int8_bytes.inl.h"
+#else
+#include "attention_int8_plain.inl.h"
+#endif
+
 namespace samovar::SAMOVAR_ISA_NAMESPACE {
 
 // Writes only the token's own elements: another thread may be writing its neighbour in the same pair.
 inline void write_kv(const KVPool& pool, int64_t slot, const float* k, const float* v) {
   const int head_dim = pool.head_dim;
   const int token = static_cast<int>(slot % kTileTokens);
-  const size_t tile = static_cast<size_t>(slot / kTileTokens) * pool.tile_elements();
+  const size_t first_tile = static_cast<size_t>(slot / kTileTokens) * pool.kv_heads;
   for (int head = 0; head < pool.kv_heads; head++, k += head_dim, v += head_dim) {
-    uint16_t* keys = pool.keys + tile + static_cast<size_t>(head) * kTileTokens * head_dim + 2 * token;
-    uint16_t* values = pool.values + tile + static_cast<size_t>(head) * kTileTokens * head_dim +
+    const size_t tile = (first_tile + head) * pool.tile_bytes();
+    if (pool.format == KVFormat::int8) {
+      write_int8(pool, tile, token, k, v);
+      continue;
+    }
+    uint16_t* keys = reinterpret_cast<uint16_t*>(pool.keys + tile) + 2 * token;
+    uint16_t* values = reinterpret_cast<uint16_t*>(pool.values + tile) +
                        token / 2 * 2 * static_cast<size_t>(head_dim) + token % 2;
     for (int dim = 0; dim < head_dim; dim += kWidth) {
       uint16_t rounded[kWidth];
@@ -31,7 +42,7 @@ inline void write_kv(const KVPool& pool, int64_t slot, const float* k, const flo
   }
 }
 
-// scale > 0. Uses up to 250 KB of stack.
+// scale > 0. Uses up to 250 KB of stack, up to 500 KB over an int8 pool.
 inline void attend_chunk(const KVPool& pool, const int64_t* table, int kv_head, int chunk, const float* q, size_t q_ld,
                          int heads, int queries, int start, float scale, Partial* partial, float* values) {
   ChunkCall call;
@@ -44,6 +55,10 @@ inline void attend_chunk(const KVPool& pool, const int64_t* table, int kv_head, 
   if (visible == 0) {
     for (int row = 0; row < call.rows; row++) partial[row] = {-std::numeric_limits<float>::infinity(), 0.0f};
     std::memset(values, 0, sizeof(float) * call.rows * call.head_dim);
+    return;
+  }
+  if (pool.format == KVFormat::int8) {
+    attend_int8(pool, table, kv_head, chunk, visible, start + queries - 1, q, q_ld, &call, partial, values);
     return;
   }
   alignas(64) uint16_t last_values[kTileTokens * kMaxHeadDim];

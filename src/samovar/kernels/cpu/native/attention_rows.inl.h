@@ -3,11 +3,11 @@
 #pragma once
 
 #include "kernels.h"
+#include "kv_int8.inl.h"
 #include "math.inl.h"
 
 namespace samovar::SAMOVAR_ISA_NAMESPACE {
 
-constexpr int kMaxHeadDim = 256;
 constexpr int kChunkTiles = kChunkTokens / kTileTokens;
 constexpr int kStepTokens = 2 * kTileTokens;  // weights are made for so many tokens at once
 
@@ -18,11 +18,12 @@ typedef uint16_t Operand;
 typedef float Operand;
 #endif
 
-inline void store_operands(Operand* at, Floats x) {
+inline void store_operands(Operand* at, Floats x, bool rounded = true) {
 #if defined(__AVX512BF16__)
+  (void)rounded;
   store(at, round_bf16(x));
 #else
-  store(at, from_bf16(round_bf16(x)));
+  store(at, rounded ? from_bf16(round_bf16(x)) : x);
 #endif
 }
 
@@ -35,6 +36,10 @@ struct ChunkCall {
   int tiles;  // that the last query sees
   const uint16_t* keys[kChunkTiles];
   const uint16_t* values[kChunkTiles];
+  // Null for bf16. Where tiles hold whole numbers, their scales [256]: a row's dots are multiplied by those of the keys,
+  // its weights by those of the values; then nothing else is rounded.
+  const float* key_scales = nullptr;
+  const float* value_scales = nullptr;
   int visible[kMaxRows];  // tokens of the chunk that a row sees, 0 to 256; never fewer than the row before
 
   // `first_visible`: tokens of the chunk before and at the first query's position; may be negative.
@@ -57,8 +62,8 @@ inline void find_tiles(const KVPool& pool, const int64_t* table, int kv_head, in
   call->tiles = (visible + kTileTokens - 1) / kTileTokens;
   for (int t = 0; t < call->tiles; t++) {
     size_t tile = pool.tile(table, chunk * kChunkTokens + t * kTileTokens, kv_head);
-    call->keys[t] = pool.keys + tile;
-    call->values[t] = pool.values + tile;
+    call->keys[t] = reinterpret_cast<const uint16_t*>(pool.keys + tile);
+    call->values[t] = reinterpret_cast<const uint16_t*>(pool.values + tile);
   }
   const int kept = visible % kTileTokens;
   if (kept == 0) return;
@@ -78,12 +83,14 @@ inline void find_tiles(const KVPool& pool, const int64_t* table, int kv_head, in
   call->values[call->tiles - 1] = copy;
 }
 
-// Rounds the queries into rows [rows][head_dim].
+// The queries as rows [rows][head_dim].
 inline void round_queries(const ChunkCall& call, const float* q, size_t q_ld, Operand* out) {
   // A query's heads lie side by side.
   const int query = call.heads * call.head_dim;
   for (int row = 0; row < call.rows; row += call.heads, q += q_ld, out += query) {
-    for (int at = 0; at < query; at += kWidth) store_operands(out + at, load<Floats>(q + at));
+    for (int at = 0; at < query; at += kWidth) {
+      store_operands(out + at, load<Floats>(q + at), call.key_scales == nullptr);
+    }
   }
 }
 
@@ -106,13 +113,23 @@ inline void store_weights(const float* dots, Floats factor, Floats offset, Opera
 #endif
 }
 
+// The same over whole numbers: what is stored is weight * scale, `total` sums the weights.
+inline void store_scaled_weights(const float* dots, const float* scales, Floats factor, Floats offset, Operand* weights,
+                                 Floats* total) {
+  for (int at = 0; at < kStepTokens; at += kWidth) {
+    const Floats weight = exp2_coarse(fma(load<Floats>(dots + at), factor, offset));
+    store_operands(weights + at, weight * load<Floats>(scales + at), false);
+    *total += weight;
+  }
+}
+
 // Rows at once, to fill the time that one row's reductions take.
 constexpr int kWeighedRows = 4;
 
 // Dot products [Rows][256] of rows from `row` -> weights [Rows][256] = exp(scale * (dot - largest)), rounded, zero from
 // where a row's view ends up to `padded` (a multiple of 32); totals are over the rounded ones. Overwrites the dots
 // behind a row's view.
-template <int Rows>
+template <int Rows, bool Scaled>
 inline void weigh_rows(const ChunkCall& call, int row, int padded, float* dots, Operand* weights, Partial* partial) {
   const float lowest = -std::numeric_limits<float>::infinity();
   const int* visible = call.visible + row;
@@ -120,6 +137,10 @@ inline void weigh_rows(const ChunkCall& call, int row, int padded, float* dots, 
   Floats tops[Rows], totals[Rows] = {}, offsets[Rows];
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; r++) {
+    for (int at = 0; Scaled && at < end; at += kWidth) {
+      float* to = dots + r * kChunkTokens + at;
+      store(to, load<Floats>(to) * load<Floats>(call.key_scales + at));
+    }
     for (int at = visible[r]; at < end; at++) dots[r * kChunkTokens + at] = lowest;
     if (end < padded) std::memset(weights + r * kChunkTokens + end, 0, sizeof(Operand) * (padded - end));
     tops[r] = all(lowest);
@@ -139,7 +160,13 @@ inline void weigh_rows(const ChunkCall& call, int row, int padded, float* dots, 
   for (int at = 0; at < end; at += kStepTokens) {
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; r++) {
-      store_weights(dots + r * kChunkTokens + at, all(factor), offsets[r], weights + r * kChunkTokens + at, &totals[r]);
+      const float* from = dots + r * kChunkTokens + at;
+      Operand* to = weights + r * kChunkTokens + at;
+      if constexpr (Scaled) {
+        store_scaled_weights(from, call.value_scales + at, all(factor), offsets[r], to, &totals[r]);
+      } else {
+        store_weights(from, all(factor), offsets[r], to, &totals[r]);
+      }
     }
   }
 #pragma GCC unroll 8
@@ -147,15 +174,22 @@ inline void weigh_rows(const ChunkCall& call, int row, int padded, float* dots, 
 }
 
 // weigh_rows of any number of rows.
-inline void weigh(const ChunkCall& call, int row, int rows, int padded, float* dots, Operand* weights,
-                  Partial* partial) {
+template <bool Scaled>
+inline void weigh_all(const ChunkCall& call, int row, int rows, int padded, float* dots, Operand* weights,
+                      Partial* partial) {
   int r = 0;
   for (; r + kWeighedRows <= rows; r += kWeighedRows) {
-    weigh_rows<kWeighedRows>(call, row + r, padded, dots + r * kChunkTokens, weights + r * kChunkTokens, partial + r);
+    weigh_rows<kWeighedRows, Scaled>(call, row + r, padded, dots + r * kChunkTokens, weights + r * kChunkTokens,
+                                     partial + r);
   }
   for (; r < rows; r++) {
-    weigh_rows<1>(call, row + r, padded, dots + r * kChunkTokens, weights + r * kChunkTokens, partial + r);
+    weigh_rows<1, Scaled>(call, row + r, padded, dots + r * kChunkTokens, weights + r * kChunkTokens, partial + r);
   }
+}
+
+inline void weigh(const ChunkCall& call, int row, int rows, int padded, float* dots, Operand* weights,
+                  Partial* partial) {
+  (call.key_scales ? weigh_all<true> : weigh_all<false>)(call, row, rows, padded, dots, weights, partial);
 }
 
 }  // namespace samovar::SAMOVAR_ISA_NAMESPACE

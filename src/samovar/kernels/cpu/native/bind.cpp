@@ -69,21 +69,41 @@ std::vector<std::string> instruction_sets() {
 
 }  // namespace
 
-KVPool kv_pool(const Array<uint16_t, 6>& keys, const Array<uint16_t, 6>& values) {
-  // [blocks][tiles][heads][head_dim / 2][16][2] and [blocks][tiles][heads][8][head_dim][2]
-  const size_t head_dim = keys.shape(3) * 2;
-  require(keys.shape(4) == kTileTokens && keys.shape(5) == 2, "keys: tiles must be [head_dim / 2][16][2]");
-  require(values.shape(3) == kTileTokens / 2 && values.shape(4) == head_dim && values.shape(5) == 2,
-          "values: tiles must be [8][head_dim][2]");
-  for (int i = 0; i < 3; i++) require(keys.shape(i) == values.shape(i), "keys and values must have the same blocks");
+namespace {
+
+void require_pool(const KVArray& keys, const KVArray& values, nb::dlpack::dtype dtype, size_t dimensions) {
   for (const auto* array : {&keys, &values}) {
+    require(array->dtype() == dtype && array->ndim() == dimensions,
+            "keys, values: must be uint16 in six dimensions or uint8 in four");
     int64_t stride = 1;
-    for (int i = 5; i >= 0; stride *= static_cast<int64_t>(array->shape(i--)))
+    for (size_t i = dimensions; i-- > 0; stride *= static_cast<int64_t>(array->shape(i)))
       require(array->stride(i) == stride || array->shape(i) == 1, "keys, values: must be contiguous");
   }
+  for (int i = 0; i < 3; i++) require(keys.shape(i) == values.shape(i), "keys and values must have the same blocks");
+}
+
+}  // namespace
+
+KVPool kv_pool(const KVArray& keys, const KVArray& values) {
+  const bool int8 = keys.dtype() == nb::dtype<uint8_t>();
+  size_t head_dim;
+  if (int8) {
+    require_pool(keys, values, nb::dtype<uint8_t>(), 4);
+    const size_t bytes = keys.shape(3), scales = kTileTokens * sizeof(float);
+    require(values.shape(3) == bytes && bytes > scales && (bytes - scales) % kTileTokens == 0,
+            "keys, values: tiles must have 16 * head_dim + 64 bytes");
+    head_dim = (bytes - scales) / kTileTokens;
+  } else {
+    require_pool(keys, values, nb::dtype<uint16_t>(), 6);
+    head_dim = keys.shape(3) * 2;
+    require(keys.shape(4) == kTileTokens && keys.shape(5) == 2, "keys: tiles must be [head_dim / 2][16][2]");
+    require(values.shape(3) == kTileTokens / 2 && values.shape(4) == head_dim && values.shape(5) == 2,
+            "values: tiles must be [8][head_dim][2]");
+  }
   require(head_dim % 32 == 0 && head_dim <= 256, "head_dim must be a multiple of 32, at most 256");
-  return KVPool{keys.data(), values.data(), static_cast<int32_t>(keys.shape(1)) * kTileTokens,
-                static_cast<int32_t>(keys.shape(2)), static_cast<int32_t>(head_dim)};
+  return KVPool{static_cast<uint8_t*>(keys.data()), static_cast<uint8_t*>(values.data()),
+                static_cast<int32_t>(keys.shape(1)) * kTileTokens, static_cast<int32_t>(keys.shape(2)),
+                static_cast<int32_t>(head_dim), int8 ? KVFormat::int8 : KVFormat::bf16};
 }
 
 }  // namespace samovar
@@ -103,7 +123,7 @@ NB_MODULE(_native, module) {
     return can_pack(format_named(format), source_named(source));
   });
   module.def("source_row_bytes", [](const std::string& source, int k) { return source_row_bytes(source_named(source), k); });
-  module.def("pack", &pack_rows, nb::arg("format"), nb::arg("data"), nb::arg("n"), nb::arg("k"), nb::arg("first"),
+  module.def("pack", &pack_rows, nb::arg("format"), nb::arg("data").noconvert(), nb::arg("n"), nb::arg("k"), nb::arg("first"),
              nb::arg("source"), nb::arg("raw"), nb::arg("order").none() = nb::none());
 
   nb::class_<BoundMatrix>(module, "Matrix", "A packed matrix [n, k] over memory that it keeps alive.")
@@ -116,7 +136,7 @@ NB_MODULE(_native, module) {
             require(reinterpret_cast<uintptr_t>(data.data()) % kCacheLine == 0, "data: must be aligned to 64 bytes");
             new (self) BoundMatrix{packed_matrix(format, n, k, data.data()), nb::cast(data)};
           },
-          nb::arg("format"), nb::arg("n"), nb::arg("k"), nb::arg("data"))
+          nb::arg("format"), nb::arg("n"), nb::arg("k"), nb::arg("data").noconvert())
       .def_prop_ro("n", [](const BoundMatrix& self) { return self.matrix.n; })
       .def_prop_ro("k", [](const BoundMatrix& self) { return self.matrix.k; });
 
@@ -132,6 +152,7 @@ NB_MODULE(_native, module) {
           },
           nb::arg("isa"), nb::arg("threads"))
       .def_prop_ro("isa", [](const Context& self) { return std::string(self.kernels->name); })
+      .def_prop_ro("bf16_inputs", [](const Context& self) { return self.kernels->bf16_inputs; })
       .def_prop_ro("threads", [](const Context& self) { return self.pool.threads(); });
   bind_ops(module, context);
   bind_mono(module);

@@ -41,8 +41,10 @@ struct Context {
   Context(const Kernels* chosen, int threads) : kernels(chosen), pool(threads) {}
 };
 
-// Keys and values as layout.h describes, from the tensors of one layer.
-KVPool kv_pool(const Array<uint16_t, 6>& keys, const Array<uint16_t, 6>& values);
+// Of one layer and either kind of pool: bf16 [blocks][tiles][heads][...] as layout.h draws a tile, or uint8
+// [blocks][tiles][heads][bytes of a tile].
+using KVArray = nb::ndarray<nb::device::cpu>;
+KVPool kv_pool(const KVArray& keys, const KVArray& values);
 
 void bind_ops(nb::module_& module, nb::class_<Context>& context);
 void bind_mono(nb::module_& module);

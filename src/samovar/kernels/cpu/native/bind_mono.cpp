@@ -76,8 +76,8 @@ MonoLayer layer_of(const MonoModel& model, nb::dict entries, std::vector<nb::obj
   layer.gate_up_bias = given.vector("gate_up_bias", 2 * static_cast<size_t>(model.intermediate), true);
   layer.down = given.matrix("down", model.hidden, model.intermediate);
   layer.down_bias = given.vector("down_bias", model.hidden, true);
-  const auto keys = given.value<Array<uint16_t, 6>>("keys");
-  const auto values = given.value<Array<uint16_t, 6>>("values");
+  const auto keys = given.value<KVArray>("keys");
+  const auto values = given.value<KVArray>("values");
   layer.kv = kv_pool(keys, values);
   require(layer.kv.kv_heads == model.kv_heads && layer.kv.head_dim == model.head_dim, "keys: heads do not fit the model");
   *pool_blocks = keys.shape(0);
@@ -200,9 +200,9 @@ void bind_mono(nb::module_& module) {
       .def("__init__", &init, nb::arg("context"), nb::arg("model"), nb::arg("layers"), nb::arg("watchdog_s") = 30.0,
            nb::keep_alive<1, 2>())
       .def("step", &step, nb::arg("token_ids"), nb::arg("positions"), nb::arg("slots"), nb::arg("tables"),
-           nb::arg("logits"))
+           nb::arg("logits").noconvert())
       .def("run_stages", &run_stages, nb::arg("token_ids"), nb::arg("positions"), nb::arg("slots"), nb::arg("tables"),
-           nb::arg("logits"), nb::arg("start"), nb::arg("end"))
+           nb::arg("logits").noconvert(), nb::arg("start"), nb::arg("end"))
       .def("buffer", &buffer, nb::arg("name"), nb::arg("rows"))
       .def("abort", [](BoundDecoder& self) { self.decoder->abort(); });
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bind.h"
+#include "draw.h"
 #include "ops.h"
 
 namespace samovar {
@@ -92,7 +93,7 @@ void bound_rms_norm(Context& context, const Array<const float, 2>& x, const Rows
 void bound_rope(Context& context, const Array<float, 3>& x, const Rows<const int64_t, 1>& positions,
                 const Rows<const float, 2>& cos, const Rows<const float, 2>& sin) {
   const size_t ld = row_stride(x, "x: must be [rows][heads][head_dim], heads side by side");
-  require(x.shape(2) % 2 == 0 && cos.shape(1) == x.shape(2) / 2, "cos: must be [positions][head_dim / 2]");
+  require(x.shape(2) % 32 == 0 && cos.shape(1) == x.shape(2) / 2, "cos: must be [positions][head_dim / 2], head_dim a multiple of 32");
   require(sin.shape(0) == cos.shape(0) && sin.shape(1) == cos.shape(1), "sin: must have cos's shape");
   require(positions.size() == x.shape(0), "positions: must have x's rows");
   for (size_t i = 0; i < positions.size(); i++)
@@ -103,9 +104,8 @@ void bound_rope(Context& context, const Array<float, 3>& x, const Rows<const int
   });
 }
 
-void bound_write_kv(Context& context, const Array<uint16_t, 6>& keys, const Array<uint16_t, 6>& values,
-                    const Rows<const int64_t, 1>& slots, const Array<const float, 3>& k,
-                    const Array<const float, 3>& v) {
+void bound_write_kv(Context& context, const KVArray& keys, const KVArray& values, const Rows<const int64_t, 1>& slots,
+                    const Array<const float, 3>& k, const Array<const float, 3>& v) {
   const KVPool pool = kv_pool(keys, values);
   const int64_t slot_count = static_cast<int64_t>(keys.shape(0)) * pool.block_tokens;
   for (const auto* array : {&k, &v})
@@ -122,10 +122,10 @@ void bound_write_kv(Context& context, const Array<uint16_t, 6>& keys, const Arra
 }
 
 // `tables`: the address of each row's int64 block table, which must cover the row's last position and stay where it is.
-void bound_attention(Context& context, const Array<const float, 3>& q, const Array<uint16_t, 6>& keys,
-                     const Array<uint16_t, 6>& values, const Rows<const int32_t, 1>& firsts,
-                     const Rows<const int32_t, 1>& counts, const Rows<const int32_t, 1>& starts,
-                     const Rows<const int64_t, 1>& tables, float scale, const Array<float, 3>& out) {
+void bound_attention(Context& context, const Array<const float, 3>& q, const KVArray& keys, const KVArray& values,
+                     const Rows<const int32_t, 1>& firsts, const Rows<const int32_t, 1>& counts,
+                     const Rows<const int32_t, 1>& starts, const Rows<const int64_t, 1>& tables, float scale,
+                     const Array<float, 3>& out) {
   const KVPool pool = kv_pool(keys, values);
   const size_t q_ld = row_stride(q, "q: heads must lie side by side");
   const size_t out_ld = row_stride(out, "out: heads must lie side by side");
@@ -165,21 +165,50 @@ void bound_argmax(Context& context, const Array<const float, 2>& x, const Rows<i
   });
 }
 
+// One token for each of `rows` of x; the rules are parallel arrays, as draw.h says.
+void bound_draw(Context& context, const Array<const float, 2>& x, const Rows<const int32_t, 1>& rows,
+                const Rows<const double, 1>& temperature, const Rows<const double, 1>& min_p,
+                const Rows<const int32_t, 1>& top_k, const Rows<const double, 1>& top_p,
+                const Rows<const double, 1>& u, const Rows<int32_t, 1>& token) {
+  const size_t ld = row_stride(x, x.shape(1), "x: columns must lie side by side");
+  const size_t count = rows.size();
+  require(x.shape(1) > 0, "x: must have columns");
+  require(temperature.size() == count && min_p.size() == count && top_k.size() == count && top_p.size() == count &&
+              u.size() == count && token.size() == count,
+          "temperature, min_p, top_k, top_p, u, token: must have one entry per row");
+  std::vector<DrawRule> rules(count);
+  for (size_t i = 0; i < count; i++) {
+    require(rows(i) >= 0 && static_cast<size_t>(rows(i)) < x.shape(0), "rows: must lie within x");
+    require(temperature(i) > 0 && u(i) >= 0 && u(i) < 1, "temperature, u: out of range");
+    rules[i] = {static_cast<float>(temperature(i)), static_cast<float>(min_p(i)), top_k(i), top_p(i), u(i)};
+  }
+  run(context, [&] {
+    draw(context.pool, *context.kernels, x.data(), ld, static_cast<int>(x.shape(1)), rows.data(), rules.data(),
+         static_cast<int>(count), token.data(), context.workspace);
+  });
+}
+
 }  // namespace
 
 void bind_ops(nb::module_&, nb::class_<Context>& context) {
   context
       .def("linear", &bound_linear, nb::arg("x"), nb::arg("matrix"), nb::arg("bias").none(), nb::arg("add"),
-           nb::arg("out"))
+           nb::arg("out").noconvert())
       .def("linear_swiglu", &bound_linear_swiglu, nb::arg("x"), nb::arg("matrix"), nb::arg("bias").none(),
-           nb::arg("out"))
-      .def("embed", &bound_embed, nb::arg("matrix"), nb::arg("ids"), nb::arg("out"))
-      .def("rms_norm", &bound_rms_norm, nb::arg("x"), nb::arg("weight"), nb::arg("eps"), nb::arg("out"))
-      .def("rope", &bound_rope, nb::arg("x"), nb::arg("positions"), nb::arg("cos"), nb::arg("sin"))
-      .def("write_kv", &bound_write_kv, nb::arg("keys"), nb::arg("values"), nb::arg("slots"), nb::arg("k"), nb::arg("v"))
-      .def("attention", &bound_attention, nb::arg("q"), nb::arg("keys"), nb::arg("values"), nb::arg("firsts"),
-           nb::arg("counts"), nb::arg("starts"), nb::arg("tables"), nb::arg("scale"), nb::arg("out"))
-      .def("argmax", &bound_argmax, nb::arg("x"), nb::arg("index"), nb::arg("finite"));
+           nb::arg("out").noconvert())
+      .def("embed", &bound_embed, nb::arg("matrix"), nb::arg("ids"), nb::arg("out").noconvert())
+      .def("rms_norm", &bound_rms_norm, nb::arg("x"), nb::arg("weight"), nb::arg("eps"),
+           nb::arg("out").noconvert())
+      .def("rope", &bound_rope, nb::arg("x").noconvert(), nb::arg("positions"), nb::arg("cos"), nb::arg("sin"))
+      .def("write_kv", &bound_write_kv, nb::arg("keys").noconvert(), nb::arg("values").noconvert(),
+           nb::arg("slots"), nb::arg("k"), nb::arg("v"))
+      .def("attention", &bound_attention, nb::arg("q"), nb::arg("keys").noconvert(), nb::arg("values").noconvert(), nb::arg("firsts"),
+           nb::arg("counts"), nb::arg("starts"), nb::arg("tables"), nb::arg("scale"), nb::arg("out").noconvert())
+      .def("argmax", &bound_argmax, nb::arg("x"), nb::arg("index").noconvert(),
+           nb::arg("finite").noconvert())
+      .def("draw", &bound_draw, nb::arg("x"), nb::arg("rows"), nb::arg("temperature"), nb::arg("min_p"),
+           nb::arg("top_k"), nb::arg("top_p"), nb::arg("u"),
+           nb::arg("token").noconvert());
 }
 
 }  // namespace samovar

@@ -48,6 +48,12 @@ inline void rope(float* x, const float* cos, const float* sin, int head_dim) {
   }
 }
 
+inline void exponentials(const float* x, int n, float top, float factor, float* out) {
+  int at = 0;
+  for (; at + kWidth <= n; at += kWidth) store(out + at, exp((load<Floats>(x + at) - all(top)) * factor));
+  if (at < n) store_first(out + at, exp((load_some<Floats>(x + at, n - at) - all(top)) * factor), n - at);
+}
+
 inline bool any_lane(Ints x) {
   int32_t any = 0;
   for (int lane = 0; lane < kWidth; lane++) any |= x[lane];

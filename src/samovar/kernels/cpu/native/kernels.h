@@ -16,6 +16,9 @@ struct Partial {
 
 struct Kernels {
   const char* name;
+  // Whether quantised weights are rounded to bf16 and multiplied with inputs rounded likewise (Activations::b), rather
+  // than whole numbers with int8 inputs.
+  bool bf16_inputs;
 
   // x [rows from row0][k], row stride ld -> act rows [row0, row0 + rows), zero padding up to strips * 64.
   void (*prepare)(const Matrix& matrix, const float* x, size_t ld, int row0, int rows, const Activations& act);
@@ -56,6 +59,9 @@ struct Kernels {
 
   // Index of the first largest value, and whether all are finite.
   int (*argmax)(const float* x, int n, bool* finite);
+
+  // out[i] = exp((x[i] - top) * factor), for x <= top; -inf gives 0.
+  void (*exponentials)(const float* x, int n, float top, float factor, float* out);
 
   // For benchmarks: products as the linears make them, int8 or bf16, from registers alone. Returns the operations, two
   // per multiply-add.

@@ -57,7 +57,8 @@ struct Matrix {
 };
 
 // Rows of inputs in the form a matrix's format wants. One buffer serves every linear of a step.
-// int8 (q8, q4_*, q6_k): per row and group of 32, scale = max|x| / 127, q = round-to-nearest-even(x * (127 / max|x|)). A
+// bf16 (bf16 matrices; quantised ones where Kernels::bf16_inputs): round to nearest even.
+// int8 (q8, q4_*, q6_k elsewhere): per row and group of 32, scale = max|x| / 127, q = round-to-nearest-even(x * (127 / max|x|)). A
 // group with max|x| < 1e-30 is all zeros; one with an infinity or a NaN has it as its scale, which spoils the row.
 struct Activations {
   int32_t stride;       // elements from row to row of `q`, `b` and `f`: at least strips * 64; the padding holds zeros
@@ -66,27 +67,40 @@ struct Activations {
   int32_t* sum;         // [rows][stride / 16]   sums of q over 16 inputs
   float* scaled_sum;    // [rows][stride / 32]   scale * sum of q over the group
   uint16_t* b;          // [rows][stride] bf16, round to nearest even (bf16 matrices)
-  float* f;             // [rows][stride] (f32 matrices)
+  float* f;             // [rows][stride]   (f32 matrices)
 };
 
-// One layer's KV. A block of `block_tokens` (a multiple of 16) is block_tokens / 16 tiles; a tile holds 16 tokens of
-// every KV head, in the order the dot products read them:
-//   keys    [tile][head][head_dim / 2][16 tokens][2 dims] bf16      values  [tile][head][8 pairs of tokens][head_dim][2 tokens] bf16
-// Values of positions that are not written yet may be anything finite: they are multiplied by zero.
+// How a pool holds the elements of keys and values.
+enum class KVFormat : uint8_t { bf16, int8 };
+
+// One layer's KV. A block of `block_tokens` (a multiple of 16) is block_tokens / 16 tiles for each KV head, [tile][head];
+// a tile holds 16 tokens of it:
+//   bf16   keys [head_dim / 2][16 tokens][2 dims]   values [8 pairs of tokens][head_dim][2 tokens], as products read them
+//   int8   keys [head_dim / 4][16 tokens][4 dims], f32 scales [16]
+//          values [4 quads of tokens][head_dim][4 tokens], f32 scales [16]
+// int8: an element is q * scale, where scale = max|x| / 127 over the dimensions of one token and head and q =
+// round-to-nearest-even(x * (127 / max|x|)). max|x| < 1e-30 gives zeros; an infinity or a NaN is kept as the scale.
+// A scale of a whole block would change when its next token arrives. With one per token its numbers depend on that token
+// alone, so a prompt may be cut anywhere, and a block fill token by token, without a bit changing.
+// Positions that are not written yet may hold anything: they weigh nothing.
 constexpr int kTileTokens = 16;
 struct KVPool {
-  uint16_t* keys;
-  uint16_t* values;
+  uint8_t* keys;
+  uint8_t* values;
   int32_t block_tokens;
   int32_t kv_heads;
   int32_t head_dim;  // a multiple of 32, at most 256
+  KVFormat format = KVFormat::bf16;
 
-  size_t tile_elements() const { return static_cast<size_t>(kTileTokens) * kv_heads * head_dim; }
-  // Offset in elements of the tile of `head` that holds position `at` of a sequence with this table.
+  size_t tile_elements() const { return static_cast<size_t>(kTileTokens) * head_dim; }
+  size_t tile_bytes() const {
+    return format == KVFormat::bf16 ? 2 * tile_elements() : tile_elements() + kTileTokens * sizeof(float);
+  }
+  // Offset in bytes of the tile of `head` that holds position `at` of a sequence with this table.
   size_t tile(const int64_t* table, int at, int head) const {
     size_t index = static_cast<size_t>(table[at / block_tokens]) * (block_tokens / kTileTokens) +
                    static_cast<size_t>(at % block_tokens) / kTileTokens;
-    return index * tile_elements() + static_cast<size_t>(head) * kTileTokens * head_dim;
+    return (index * kv_heads + head) * tile_bytes();
   }
 };
 

@@ -10,91 +10,51 @@
 
 namespace samovar::SAMOVAR_ISA_NAMESPACE {
 
-// Rows whose sums are kept on the stack (34 KB) before they are written out, and the room for the last tile's.
-constexpr int kPanelRows = 256, kPanelRoom = kPanelRows + kLanes;
+// Rows whose sums are kept on the stack (8 KB) before they are written out.
+constexpr int kPanelRows = 64;
 // Inputs that stay in the level 2 cache while all blocks pass by.
 constexpr size_t kInputBytes = 1 << 20;
 
-// Sums of rows [row0, row0 + rows) and one or two blocks. tile_rows is for AMX: the height of its tiles, at most rows.
-using Panel = void (*)(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks, int tile_rows,
-                       float* panel);
+// Sums of rows [row0, row0 + rows) and one or two blocks.
+using Panel = void (*)(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks, float* panel);
 
-// How one call of linear goes: its inner loop, and its rows in so many panels of nearly equal size.
-struct Plan {
-  Panel panel;
-  int panels;
-  int tile_rows = 0;
-  int tile_input_bytes = 0;
-};
-
+inline Panel panel_for([[maybe_unused]] Format format) {
 #if !defined(__AMX_TILE__)
-struct RowTiles {
-  RowTiles(int, int) {}
-};
-#endif
-
-inline int pieces_of(int count, int most) { return (count + most - 1) / most; }
-
-inline Plan plan_vectors(Panel panel, int rows) { return {panel, pieces_of(rows, kPanelRows / 4)}; }
-
-// Tiles as low as the fewest of them allow: lower ones take less time.
-inline Plan plan_tiles(Panel panel, int rows, int panel_rows, int input_bytes) {
-  const int panels = pieces_of(rows, panel_rows), largest = pieces_of(rows, panels);
-  return {panel, panels, pieces_of(largest, pieces_of(largest, kLanes)), input_bytes};
-}
-
-template <class F>
-Plan plan_int8(int rows) {
-#if defined(__AMX_TILE__)
-  // Unpacking a block's weights for tiles is paid once per panel.
-  if (rows >= kRowsWorthTiles) return plan_tiles(int8_tiles<F>, rows, kPanelRows, kGroupK / F::kScales);
-#endif
-  return plan_vectors(int8_panel<F>, rows);
-}
-
-inline Plan plan_for(const Matrix& matrix, int rows) {
-  switch (matrix.format) {
-    case Format::q8: return plan_int8<Q8>(rows);
-    case Format::q4_0: return plan_int8<Q4_0>(rows);
-    case Format::q4_1: return plan_int8<Q4_1>(rows);
-    case Format::q4_k: return plan_int8<Q4_K>(rows);
-    case Format::q6_k: return plan_int8<Q6_K>(rows);
-    case Format::bf16:
-#if defined(__AMX_TILE__)
-      return plan_tiles(bf16_tiles, rows, bf16_panel_rows(matrix.strips), 64);
-#else
-      return plan_vectors(float_panel<true>, rows);
-#endif
+  switch (format) {
+    case Format::q8: return int8_panel<Q8>;
+    case Format::q4_0: return int8_panel<Q4_0>;
+    case Format::q4_1: return int8_panel<Q4_1>;
+    case Format::q4_k: return int8_panel<Q4_K>;
+    case Format::q6_k: return int8_panel<Q6_K>;
+    case Format::bf16: return float_panel<true>;
     case Format::f32: break;
   }
-  return plan_vectors(float_panel<false>, rows);
+#endif
+  return float_panel<false>;
 }
 
-// Runs the plan for one block or pair after the other. Output: expect(row, rows, blocks) before the sums are computed,
-// write(panel, row, rows, blocks) with them.
+// One block or pair after the other, its rows in panels of nearly equal size. Output: expect(row, rows, blocks) before
+// the sums are computed, write(panel, row, rows, blocks) with them.
 template <class Output>
-inline void over_panels(const Matrix& matrix, const Activations& act, int row0, int rows, const Plan& plan,
+inline void over_panels(const Matrix& matrix, const Activations& act, int row0, int rows,
                         Blocks (*unit)(int index, int first, int end), int first, int end, const Output& output) {
-  const RowTiles tiles(plan.tile_rows, plan.tile_input_bytes);
-  alignas(64) float panel[kPanelRoom * kPanelStride];
+#if defined(__AMX_TILE__)
+  if (over_tiles(matrix, act, row0, rows, unit, first, end, output)) return;
+#endif
+  const Panel sums = panel_for(matrix.format);
+  alignas(64) float panel[kPanelRows * kPanelStride];
   const size_t input_bytes = static_cast<size_t>(rows) * act.stride * (matrix.format == Format::bf16 ? 2 : 1);
-  const int groups = static_cast<int>(input_bytes / kInputBytes) + 1;
+  const int panels = (rows + kPanelRows - 1) / kPanelRows, groups = static_cast<int>(input_bytes / kInputBytes) + 1;
   for (int group = 0; group < groups; group++) {
-    const int panel0 = plan.panels * group / groups, panel1 = plan.panels * (group + 1) / groups;
+    const int panel0 = panels * group / groups, panel1 = panels * (group + 1) / groups;
     Blocks blocks;
     for (int index = 0; (blocks = unit(index, first, end)).count > 0; index++) {
       for (int p = panel0; p < panel1; p++) {
-        const int low = static_cast<int>(static_cast<int64_t>(rows) * p / plan.panels);
-        const int count = static_cast<int>(static_cast<int64_t>(rows) * (p + 1) / plan.panels) - low;
-        blocks.fresh = p == panel0;
+        const int low = static_cast<int>(static_cast<int64_t>(rows) * p / panels);
+        const int count = static_cast<int>(static_cast<int64_t>(rows) * (p + 1) / panels) - low;
         output.expect(row0 + low, count, blocks);
-        plan.panel(matrix, act, row0 + low, count, blocks, plan.tile_rows, panel);
-        // The last tile repeats rows of the one before: leave them out.
-        const int whole = plan.tile_rows == 0 ? count : (count - 1) / plan.tile_rows * plan.tile_rows;
-        output.write(panel, row0 + low, whole, blocks);
-        if (whole == count) continue;
-        const int behind = 2 * whole + plan.tile_rows - count;
-        output.write(panel + behind * kPanelStride, row0 + low + whole, count - whole, blocks);
+        sums(matrix, act, row0 + low, count, blocks, panel);
+        output.write(panel, row0 + low, count, blocks);
       }
     }
   }
@@ -134,13 +94,13 @@ struct LinearOutput {
 
 inline Blocks adjacent_blocks(int index, int first, int end) {
   const int block = first + 2 * index;
-  return {block, end - block < 2 ? (end > block ? end - block : 0) : 2, 1, true};
+  return {block, end - block < 2 ? (end > block ? end - block : 0) : 2, 1};
 }
 
 inline void linear(const Matrix& matrix, const Activations& act, int row0, int rows, int block0, int blocks,
                    const float* bias, bool add, float* out, size_t out_ld) {
   if (rows <= 0) return;
-  over_panels(matrix, act, row0, rows, plan_for(matrix, rows), adjacent_blocks, block0, block0 + blocks,
+  over_panels(matrix, act, row0, rows, adjacent_blocks, block0, block0 + blocks,
               LinearOutput{bias, add, out, out_ld, matrix.n});
 }
 
@@ -172,13 +132,13 @@ struct SwigluOutput {
 
 inline Blocks gate_and_up(int index, int first, int end) {
   const int group = first + index / 2;
-  return {4 * group + index % 2, group < end ? 2 : 0, 2, true};
+  return {4 * group + index % 2, group < end ? 2 : 0, 2};
 }
 
 inline void linear_swiglu(const Matrix& matrix, const Activations& act, int row0, int rows, int group0, int groups,
                           const float* bias, float* out, size_t out_ld) {
   if (rows <= 0) return;
-  over_panels(matrix, act, row0, rows, plan_for(matrix, rows), gate_and_up, group0, group0 + groups,
+  over_panels(matrix, act, row0, rows, gate_and_up, group0, group0 + groups,
               SwigluOutput{bias, out, out_ld});
 }
 

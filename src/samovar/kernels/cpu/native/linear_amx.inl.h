@@ -1,318 +1,277 @@
-// Linear with AMX tiles: bf16 for any number of rows (its rounding is the tiles' own, so one row must use them too),
-// the integer formats from the number of rows on where they are faster (exact either way).
+// Linear with AMX tiles: inputs and weights as bf16, all of K summed in f32 by the tiles, in steps of 32 inputs in
+// order. That is so for one row and for many: a row's sums depend on nothing but the row. Quantised weights are made
+// bf16 in scratch that stays in the caches; f32 matrices are left to the vectors.
 #pragma once
 
+#include <algorithm>
+
 #include "amx.inl.h"
+#include "linear_dequantise.inl.h"
 #include "linear_rows.inl.h"
 
 namespace samovar::SAMOVAR_ISA_NAMESPACE {
 
-// The tiles of one call: 0-3 sums [rows][16], 4 and 5 inputs [rows][input_bytes], 6 and 7 weights
-// [input_bytes / 4][16 outputs][4 bytes]. Unset for zero rows. Row tiles all have the same height: the last one of a
-// panel begins so much earlier that it ends with the rows, and computes some twice; in the panel, tile follows tile.
-class RowTiles {
- public:
-  RowTiles(int rows, int input_bytes) : set_(rows > 0) {
-    if (!set_) return;
-    struct alignas(64) {
-      uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 0, 0, 64, 64};
-      uint8_t rows[16] = {};
-    } config;
-    for (int tile = 0; tile < 6; tile++) config.rows[tile] = static_cast<uint8_t>(rows);
-    config.row_bytes[4] = config.row_bytes[5] = static_cast<uint16_t>(input_bytes);
-    config.rows[6] = config.rows[7] = static_cast<uint8_t>(input_bytes / 4);
-    tiles_will_read(&config);
-    _tile_loadconfig(&config);
-  }
-  ~RowTiles() {
-    if (set_) _tile_release();
-  }
-  RowTiles(const RowTiles&) = delete;
-  RowTiles& operator=(const RowTiles&) = delete;
-
- private:
-  bool set_;
+struct BF16 {
+  static constexpr Format kFormat = Format::bf16;
 };
 
+// The tiles of one call: 0-3 sums [rows][16], 4 and 5 inputs [rows][32], 6 and 7 weights [16 pairs][16 outputs][2].
+inline Tiles row_tiles(int rows) {
+  const TileShape some{static_cast<uint8_t>(rows), 64}, all{};
+  const TileShape shapes[8] = {some, some, some, some, some, some, all, all};
+  return Tiles(shapes);
+}
+
+// Row tiles of a call all have the same height; the last begins so much earlier that it ends with the rows, and
+// computes some of them twice.
 inline int tile_start(int tile, int tile_rows, int rows) {
   const int start = tile * tile_rows;
   return start < rows - tile_rows ? start : rows - tile_rows;
 }
 
-// Inputs of a pair of blocks (32 bytes per input) that stay in the level 1 cache while the rows of a panel pass by.
-constexpr int kBf16Strips = 10;
+constexpr int kPanelBytes = kPanelStride * sizeof(float);
+constexpr size_t kTileBytes = 1024;
 
-// A run of strips of some rows and blocks; x and panel per row tile.
-struct Bf16Run {
-  const uint8_t* weights;
-  size_t step_bytes;  // from one block to the other
-  int strips;
-  bool begin;  // the sums, rather than add to those in the panel
-  const uint16_t* x[2];
-  size_t x_bytes;
-  float* panel[2];
-};
+// Rows of a decode step, in up to four row tiles: what takes the time is reading the weights, so they pass by once, one
+// block in one stretch.
+constexpr int kFewTiles = 4, kFewRows = kFewTiles * kLanes;
+// How far ahead of its use a record is asked for. Measured: a page of memory; much nearer is a quarter slower.
+constexpr size_t kFewAheadBytes = 4096;
 
-// kTiles (1, 2) row tiles against kBlocks (1, 2). Tiles are written as literals: the intrinsics paste them into the
-// assembly. Inputs are loaded with the hint to leave the weights in the cache.
-template <int kTiles, int kBlocks, bool kPrefetch>
-inline void bf16_tile_sums(const Bf16Run& run) {
-  constexpr size_t kHalfRecord = strip_bytes(Format::bf16) / 2;
-  constexpr int kBytes = kPanelStride * sizeof(float);
-  if (run.begin) {
-    _tile_zero(0);
-    if (kBlocks == 2) _tile_zero(1);
-    if (kTiles == 2) _tile_zero(2);
-    if (kTiles == 2 && kBlocks == 2) _tile_zero(3);
-  } else {
-    _tile_loadd(0, run.panel[0], kBytes);
-    if (kBlocks == 2) _tile_loadd(1, run.panel[0] + kLanes, kBytes);
-    if (kTiles == 2) _tile_loadd(2, run.panel[1], kBytes);
-    if (kTiles == 2 && kBlocks == 2) _tile_loadd(3, run.panel[1] + kLanes, kBytes);
-  }
-  const uint8_t* weights = run.weights;
-  for (int step = 0; step < 2 * run.strips; step++, weights += kHalfRecord) {
-    if (kPrefetch) {
-      for (int b = 0; b < kBlocks; b++) prefetch(weights + b * run.step_bytes + kPrefetchBytes / kBlocks, kHalfRecord);
-    }
-    _tile_stream_loadd(4, run.x[0] + step * 32, run.x_bytes);
-    _tile_loadd(6, weights, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    if (kBlocks == 2) {
-      _tile_loadd(7, weights + run.step_bytes, 64);
-      _tile_dpbf16ps(1, 4, 7);
-    }
-    if (kTiles == 2) {
-      _tile_stream_loadd(5, run.x[1] + step * 32, run.x_bytes);
-      _tile_dpbf16ps(2, 5, 6);
-      if (kBlocks == 2) _tile_dpbf16ps(3, 5, 7);
-    }
-  }
-  _tile_stored(0, run.panel[0], kBytes);
-  if (kBlocks == 2) _tile_stored(1, run.panel[0] + kLanes, kBytes);
-  if (kTiles == 2) _tile_stored(2, run.panel[1], kBytes);
-  if (kTiles == 2 && kBlocks == 2) _tile_stored(3, run.panel[1] + kLanes, kBytes);
-}
-
-// The row tiles of a panel, two at a time.
-template <int kBlocks>
-inline void bf16_tile_pairs(Bf16Run run, bool fresh, const uint16_t* x, size_t stride, int rows, int tile_rows,
-                            float* panel) {
-  const int tiles = (rows + tile_rows - 1) / tile_rows;
-  for (int t = 0; t < tiles; t += 2) {
-    for (int i = 0; i < 2; i++) {
-      run.x[i] = x + tile_start(t + i, tile_rows, rows) * stride;
-      run.panel[i] = panel + (t + i) * tile_rows * kPanelStride;
-    }
-    if (t == 0 && fresh) {
-      bf16_tile_sums<2, kBlocks, true>(run);
-    } else if (t + 1 == tiles) {
-      bf16_tile_sums<1, kBlocks, false>(run);
-    } else {
-      bf16_tile_sums<2, kBlocks, false>(run);
-    }
-  }
-}
-
-inline void bf16_tiles(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks, int tile_rows,
-                       float* panel) {
-  constexpr size_t kRecord = strip_bytes(Format::bf16);
-  const size_t block_bytes = matrix.strips * kRecord, stride = act.stride;
-  const uint16_t* x = act.b + row0 * stride;
-  const uint8_t* weights = matrix.data + blocks.first * block_bytes;
-  Bf16Run run{weights, blocks.step * block_bytes, matrix.strips, true, {x, x}, stride * sizeof *x, {panel, panel}};
-  if (rows == tile_rows) {
-    // Few rows: what takes the time is reading the weights, best in one stretch.
-    for (int b = 0; b < blocks.count; b++) {
-      bf16_tile_sums<1, 1, true>(run);
-      run.weights += run.step_bytes;
-      run.panel[0] += kLanes;
-    }
-    return;
-  }
-  const int runs = (matrix.strips + kBf16Strips - 1) / kBf16Strips;
-  for (int i = 0; i < runs; i++) {
-    const int low = matrix.strips * i / runs, high = matrix.strips * (i + 1) / runs;
-    run.weights = weights + low * kRecord;
-    run.strips = high - low;
-    run.begin = i == 0;
-    if (blocks.count == 2) {
-      bf16_tile_pairs<2>(run, blocks.fresh, x + low * kStripK, stride, rows, tile_rows, panel);
-    } else {
-      bf16_tile_pairs<1>(run, blocks.fresh, x + low * kStripK, stride, rows, tile_rows, panel);
-    }
-  }
-}
-
-// Rows per panel: as few as make two row tiles, so that writing out goes on beside the next tiles; more where every run
-// of strips has to pass the whole panel.
-inline int bf16_panel_rows(int strips) { return strips <= kBf16Strips ? 2 * kLanes : 8 * kLanes; }
-
-// Part of a block, unpacked for all rows of a panel: weights signed, without their offset.
-struct UnpackedBlock {
-  static constexpr int kGroups = 32;
-  alignas(64) int8_t weights[kGroups][kGroupK * kLanes];
-  alignas(64) float scales[kGroups * 2][kLanes];
-  alignas(64) float minimums[kGroups][kLanes];
-};
-
-template <class F>
-inline void unpack(const uint8_t* record, int strips, UnpackedBlock* out) {
+// Rows [0, rows) at x against one block; sums to panel. While the tiles work on one strip, the next is made bf16.
+template <class F, int kTiles>
+void few_row_sums(const uint8_t* record, int strips, const uint16_t* x, size_t stride, int rows, int tile_rows,
+                  float* panel) {
   constexpr size_t kRecord = strip_bytes(F::kFormat);
-  const __m512i offset = _mm512_set1_epi8(static_cast<char>(F::kOffset));
+  constexpr bool kInPlace = F::kFormat == Format::bf16;
+  alignas(64) uint8_t scratch[kInPlace ? 1 : 2][kInPlace ? 1 : kBf16Record];
+  const uint16_t* in[kTiles];
+  for (int t = 0; t < kTiles; t++) in[t] = x + tile_start(t, tile_rows, rows) * stride;
+  const size_t x_bytes = stride * sizeof *x;
+  _tile_zero(0);
+  if (kTiles > 1) _tile_zero(1);
+  if (kTiles > 2) _tile_zero(2);
+  if (kTiles > 3) _tile_zero(3);
+  if constexpr (!kInPlace) dequantise_strip<F>(record, scratch[0]);
   for (int strip = 0; strip < strips; strip++, record += kRecord) {
-    prefetch(record + kPrefetchBytes, kRecord);
-    for (int group = 0; group < 2; group++) {
-      const int g = 2 * strip + group;
-      Ints quads[8];
-      F::quads(record, group, 0, quads);
-      for (int i = 0; i < 8; i++) {
-        store(out->weights[g] + i * 64, _mm512_sub_epi8((__m512i)quads[i], offset));
-      }
-      for (int i = 0; i < F::kScales; i++) {
-        store(out->scales[g * F::kScales + i], F::scale(record, group * F::kScales + i, 0));
-      }
-      if (F::kMinimum) store(out->minimums[g], F::minimum(record, group, 0));
+    prefetch(record + kFewAheadBytes, kRecord);
+    const uint8_t* weights = record;
+    if constexpr (!kInPlace) {
+      weights = scratch[strip % 2];
+      if (strip + 1 < strips) dequantise_strip<F>(record + kRecord, scratch[(strip + 1) % 2]);
+      tiles_will_read(scratch);
     }
+    // Tiles are written as literals: the intrinsics paste them into the assembly.
+#define SAMOVAR_ROW_TILE(tile, inputs_tile, weights_tile, half)                                          \
+  if constexpr (kTiles > tile) {                                                                         \
+    _tile_loadd(inputs_tile, in[tile] + strip * kStripK + half * 32, x_bytes);                           \
+    _tile_dpbf16ps(tile, inputs_tile, weights_tile);                                                     \
   }
-  tiles_will_read(out);
+#define SAMOVAR_HALF_STRIP(half, weights_tile)                    \
+  _tile_loadd(weights_tile, weights + half * kTileBytes, 64);     \
+  SAMOVAR_ROW_TILE(0, 4, weights_tile, half)                      \
+  SAMOVAR_ROW_TILE(1, 5, weights_tile, half)                      \
+  SAMOVAR_ROW_TILE(2, 4, weights_tile, half)                      \
+  SAMOVAR_ROW_TILE(3, 5, weights_tile, half)
+    SAMOVAR_HALF_STRIP(0, 6)
+    SAMOVAR_HALF_STRIP(1, 7)
+#undef SAMOVAR_HALF_STRIP
+#undef SAMOVAR_ROW_TILE
+  }
+  _tile_stored(0, panel, kPanelBytes);
+  if (kTiles > 1) _tile_stored(1, panel + tile_start(1, tile_rows, rows) * kPanelStride, kPanelBytes);
+  if (kTiles > 2) _tile_stored(2, panel + tile_start(2, tile_rows, rows) * kPanelStride, kPanelBytes);
+  if (kTiles > 3) _tile_stored(3, panel + tile_start(3, tile_rows, rows) * kPanelStride, kPanelBytes);
 }
 
-// The sums of one run of inputs (a group, or half of one in q6_k) of a row tile, as whole numbers. The tiles work on
-// one run while the sums of the one before are scaled; more runs ahead were not faster.
-constexpr int kRunsAhead = 1;
+// Blocks for an output: unit(index, first, end) gives one or two at a time, none behind the last.
+using Units = Blocks (*)(int index, int first, int end);
 
-#define SAMOVAR_WHOLE_SUMS(sums, inputs, weights_tile) \
-  _tile_zero(sums);                                    \
-  _tile_loadd(inputs, x, x_bytes);                     \
-  _tile_loadd(weights_tile, weights, 64);              \
-  _tile_dpbssd(sums, inputs, weights_tile);            \
-  _tile_stored(sums, out, 64)
+template <class F, class Output>
+void over_few_rows(const Matrix& matrix, const Activations& act, int row0, int rows, Units unit, int first, int end,
+                   const Output& output) {
+  const int tiles = (rows + kLanes - 1) / kLanes, tile_rows = (rows + tiles - 1) / tiles;
+  const Tiles configured = row_tiles(tile_rows);
+  const uint16_t* x = act.b + static_cast<size_t>(row0) * act.stride;
+  alignas(64) float panel[kFewRows * kPanelStride];
+  Blocks blocks;
+  for (int index = 0; (blocks = unit(index, first, end)).count > 0; index++) {
+    output.expect(row0, rows, blocks);
+    for (int b = 0; b < blocks.count; b++) {
+      const uint8_t* records = matrix.strip(blocks.first + b * blocks.step, 0);
+      with_rows<kFewTiles>(tiles, [&](auto count) {
+        few_row_sums<F, count>(records, matrix.strips, x, act.stride, rows, tile_rows, panel + b * kLanes);
+      });
+    }
+    output.write(panel, row0, rows, blocks);
+  }
+}
 
-inline void whole_sums(int run, const int8_t* x, size_t x_bytes, const int8_t* weights, int32_t* out) {
-  if (run % (kRunsAhead + 1) == 0) {
-    SAMOVAR_WHOLE_SUMS(0, 4, 6);
+// Strips of two row tiles' inputs (4 KB each) that stay in the level 1 cache while all units of a group pass by.
+constexpr int kRunStrips = 10;
+
+// Two row tiles against one or two blocks of bf16 weights, in a run of strips; the sums begin, or add to those in the
+// panels, one per row tile. Weights are loaded with the hint to leave the inputs in the level 1 cache. ahead(step) asks
+// for memory that is written next: spread over the steps, since a burst would hold up the loads.
+template <int kBlocks, class Ahead>
+inline void tile_pair_sums(const uint8_t* weights, size_t step_bytes, int strips, bool begin, const uint16_t* x0,
+                           const uint16_t* x1, size_t x_bytes, float* panel0, float* panel1, const Ahead& ahead) {
+  if (begin) {
+    _tile_zero(0);
+    _tile_zero(2);
+    if (kBlocks == 2) _tile_zero(1);
+    if (kBlocks == 2) _tile_zero(3);
   } else {
-    SAMOVAR_WHOLE_SUMS(1, 5, 7);
+    _tile_loadd(0, panel0, kPanelBytes);
+    _tile_loadd(2, panel1, kPanelBytes);
+    if (kBlocks == 2) _tile_loadd(1, panel0 + kLanes, kPanelBytes);
+    if (kBlocks == 2) _tile_loadd(3, panel1 + kLanes, kPanelBytes);
   }
+  for (int step = 0; step < 2 * strips; step++, weights += kTileBytes, x0 += 32, x1 += 32) {
+    ahead(step);
+    _tile_loadd(4, x0, x_bytes);
+    _tile_stream_loadd(6, weights, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(5, x1, x_bytes);
+    _tile_dpbf16ps(2, 5, 6);
+    if (kBlocks == 2) _tile_stream_loadd(7, weights + step_bytes, 64);
+    if (kBlocks == 2) _tile_dpbf16ps(1, 4, 7);
+    if (kBlocks == 2) _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, panel0, kPanelBytes);
+  _tile_stored(2, panel1, kPanelBytes);
+  if (kBlocks == 2) _tile_stored(1, panel0 + kLanes, kPanelBytes);
+  if (kBlocks == 2) _tile_stored(3, panel1 + kLanes, kPanelBytes);
 }
-#undef SAMOVAR_WHOLE_SUMS
 
-// What the sums of one row tile are scaled with, group by group, the rows side by side: a broadcast then needs neither
-// a pointer per row nor more than one line of the cache per group.
-struct TileScales {
-  alignas(64) float scale[UnpackedBlock::kGroups][kLanes];
-  alignas(64) float scaled_sum[UnpackedBlock::kGroups][kLanes];
+// A group of units (pairs of blocks) whose weights are made bf16 before rows pass by: as many as fit this scratch, half
+// a level 2 cache, one per thread that ever gets here. (The inputs of all rows pass by once per group, and all of them
+// do not fit that cache beside the outputs: few groups are better.) Their number bounds the sums on the stack, 64 KB.
+constexpr size_t kScratchBytes = 1 << 20;
+constexpr int kMostUnits = 16;
+struct alignas(64) WeightScratch {
+  uint8_t bytes[kScratchBytes];
+};
+inline uint8_t* weight_scratch() {
+  static thread_local WeightScratch scratch;
+  return scratch.bytes;
+}
+inline bool fits_scratch(const Matrix& matrix) { return 2 * matrix.strips * kBf16Record <= kScratchBytes; }
+
+// One or two blocks with their weights as bf16.
+struct Unit {
+  Blocks blocks;
+  const uint8_t* weights;
+  size_t step_bytes;
 };
 
-inline void transpose(__m512 (&rows)[16]) {
-  __m512 t[16];
-  for (int i = 0; i < 16; i += 4) {
-    const __m512 a = _mm512_unpacklo_ps(rows[i], rows[i + 1]), b = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
-    const __m512 c = _mm512_unpacklo_ps(rows[i + 2], rows[i + 3]), d = _mm512_unpackhi_ps(rows[i + 2], rows[i + 3]);
-    t[i] = _mm512_shuffle_ps(a, c, 0x44);
-    t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
-    t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
-    t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
-  }
-  // Now t[4 i + j] holds, in quarter q, column 4 q + j of rows 4 i ... 4 i + 3.
-  for (int j = 0; j < 4; j++) {
-    const __m512 a = _mm512_shuffle_f32x4(t[j], t[4 + j], 0x88), b = _mm512_shuffle_f32x4(t[j], t[4 + j], 0xdd);
-    const __m512 c = _mm512_shuffle_f32x4(t[8 + j], t[12 + j], 0x88);
-    const __m512 d = _mm512_shuffle_f32x4(t[8 + j], t[12 + j], 0xdd);
-    rows[j] = _mm512_shuffle_f32x4(a, c, 0x88);
-    rows[4 + j] = _mm512_shuffle_f32x4(b, d, 0x88);
-    rows[8 + j] = _mm512_shuffle_f32x4(a, c, 0xdd);
-    rows[12 + j] = _mm512_shuffle_f32x4(b, d, 0xdd);
-  }
-}
-
-// Groups [0, groups) of up to 16 rows, row stride in floats; rows that do not exist repeat the last.
-inline void side_by_side(const float* from, size_t stride, int rows, int groups,
-                         float (&to)[UnpackedBlock::kGroups][kLanes]) {
-  for (int g = 0; g < groups; g += 16) {
-    const __mmask16 mask = static_cast<__mmask16>(groups - g >= 16 ? 0xffff : (1 << (groups - g)) - 1);
-    __m512 square[16];
-    for (int r = 0; r < 16; r++) square[r] = _mm512_maskz_loadu_ps(mask, from + (r < rows ? r : rows - 1) * stride + g);
-    transpose(square);
-    for (int i = 0; i < 16; i++) store(to[g + i], square[i]);
-  }
-}
-
-// Scales the whole sums of one run of inputs and adds them to those before.
-template <class F, int kRows>
-__attribute__((always_inline)) inline void add_run(const UnpackedBlock& block, int run, const int32_t* whole,
-                                                   const TileScales& scales, Floats (&sums)[kRows]) {
-  const int group = run / F::kScales;
-  const float *scale = scales.scale[group], *scaled_sum = scales.scaled_sum[group];
-  const Floats d = load<Floats>(block.scales[run]), minimum = load<Floats>(block.minimums[group]);
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; r++) {
-    sums[r] = fma(to_floats(load<Ints>(whole + r * kLanes)), d * all(scale[r]), sums[r]);
-    // In q6_k a minimum would follow the second half; it has none.
-    if (F::kMinimum) sums[r] = fma(minimum, all(scaled_sum[r]), sums[r]);
-  }
-}
-
-// One row tile against the unpacked groups; adds to the sums in panel, or begins them. A tile may be lower than kRows:
-// what is computed for the rows it lacks is not kept.
-template <class F, int kRows>
-inline void int8_tile_sums(const UnpackedBlock& block, int groups, const int8_t* x, size_t x_bytes,
-                           const TileScales& scales, int tile_rows, bool begin, float* panel) {
-  constexpr int kRun = kGroupK / F::kScales;
-  Floats sums[kRows];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; r++) sums[r] = begin || r >= tile_rows ? Floats{} : load<Floats>(panel + r * kPanelStride);
-  alignas(64) int32_t whole[kRunsAhead + 1][kRows * kLanes];
-  const int runs = groups * F::kScales;
-  for (int run = -kRunsAhead; run < runs; run++) {
-    const int ahead = run + kRunsAhead;
-    if (ahead < runs) {
-      whole_sums(ahead, x + ahead * kRun, x_bytes, block.weights[0] + ahead * kRun * kLanes,
-                 whole[ahead % (kRunsAhead + 1)]);
-    }
-    if (run >= 0) add_run<F>(block, run, whole[run % (kRunsAhead + 1)], scales, sums);
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; r++) {
-    if (r < tile_rows) store(panel + r * kPanelStride, sums[r]);
-  }
-}
-
-template <class F, int kRows>
-void int8_tile_panel(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks, int tile_rows,
-                     float* panel) {
-  constexpr int kStrips = UnpackedBlock::kGroups / 2;
-  const size_t stride = act.stride, act_groups = stride / kGroupK;
-  UnpackedBlock unpacked[2];
-  TileScales scales;
-  for (int strip = 0; strip < matrix.strips; strip += kStrips) {
-    const int strips = matrix.strips - strip < kStrips ? matrix.strips - strip : kStrips;
+template <class F>
+Unit as_bf16(const Matrix& matrix, Blocks blocks, uint8_t* scratch) {
+  constexpr size_t kRecord = strip_bytes(F::kFormat);
+  const size_t block_bytes = matrix.strips * kBf16Record;
+  if constexpr (F::kFormat == Format::bf16) {
+    return {blocks, matrix.strip(blocks.first, 0), blocks.step * block_bytes};
+  } else {
     for (int b = 0; b < blocks.count; b++) {
-      unpack<F>(matrix.strip(blocks.first + b * blocks.step, strip), strips, &unpacked[b]);
-    }
-    for (int t = 0; t * tile_rows < rows; t++) {
-      const size_t row = row0 + tile_start(t, tile_rows, rows), at = row * act_groups + 2 * strip;
-      side_by_side(act.scale + at, act_groups, tile_rows, 2 * strips, scales.scale);
-      if (F::kMinimum) side_by_side(act.scaled_sum + at, act_groups, tile_rows, 2 * strips, scales.scaled_sum);
-      for (int b = 0; b < blocks.count; b++) {
-        int8_tile_sums<F, kRows>(unpacked[b], 2 * strips, act.q + row * stride + strip * kStripK, stride, scales,
-                                 tile_rows, strip == 0, panel + t * tile_rows * kPanelStride + b * kLanes);
+      const uint8_t* record = matrix.strip(blocks.first + b * blocks.step, 0);
+      for (int strip = 0; strip < matrix.strips; strip++, record += kRecord) {
+        prefetch(record + kPrefetchBytes, kRecord);
+        dequantise_strip<F>(record, scratch + b * block_bytes + strip * kBf16Record);
       }
     }
+    return {blocks, scratch, block_bytes};
   }
 }
 
-template <class F>
-void int8_tiles(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks, int tile_rows,
-                float* panel) {
-  if (tile_rows <= 8) return int8_tile_panel<F, 8>(matrix, act, row0, rows, blocks, tile_rows, panel);
-  if (tile_rows <= 12) return int8_tile_panel<F, 12>(matrix, act, row0, rows, blocks, tile_rows, panel);
-  int8_tile_panel<F, 16>(matrix, act, row0, rows, blocks, tile_rows, panel);
+// One panel of rows, two row tiles, against a group of units.
+struct PanelRows {
+  const uint16_t* x;
+  size_t stride;
+  int tile_rows;
+  int first, count;  // rows of the output; the panel may begin with some that are already written
+};
+
+template <class Output>
+inline void panel_sums(const Unit* units, int count, int strips, const PanelRows& rows, const Output& output,
+                       float (*sums)[2 * kLanes * kPanelStride]) {
+  const int runs = (strips + kRunStrips - 1) / kRunStrips;
+  for (int run = 0; run < runs; run++) {
+    const int low = strips * run / runs, length = strips * (run + 1) / runs - low;
+    const uint16_t* x = rows.x + low * kStripK;
+    for (int u = 0; u < count; u++) {
+      const Unit& unit = units[u];
+      const auto ahead = [&](int step) {
+        if (run + 1 == runs && 2 * step < rows.count) {
+          output.expect(rows.first + 2 * step, rows.count - 2 * step < 2 ? 1 : 2, unit.blocks);
+        }
+      };
+      const auto add = [&](auto blocks) {
+        tile_pair_sums<blocks>(unit.weights + low * kBf16Record, unit.step_bytes, length, run == 0, x,
+                               x + rows.tile_rows * rows.stride, rows.stride * sizeof *x, sums[u],
+                               sums[u] + rows.tile_rows * kPanelStride, ahead);
+      };
+      with_rows<2>(unit.blocks.count, add);
+    }
+  }
 }
 
-// The fewest rows for which tiles are faster than vectors (measured on Sapphire Rapids).
-constexpr int kRowsWorthTiles = 28;
+// More rows than few: panels of two row tiles, each against a group of units whose weights stay in the level 2 cache.
+template <class F, class Output>
+void over_many_rows(const Matrix& matrix, const Activations& act, int row0, int rows, Units unit, int first, int end,
+                    const Output& output) {
+  const int panels = (rows + 2 * kLanes - 1) / (2 * kLanes), tile_rows = (rows + 2 * panels - 1) / (2 * panels);
+  const Tiles configured = row_tiles(tile_rows);
+  const size_t unit_bytes = 2 * matrix.strips * kBf16Record, stride = act.stride;
+  const int most = static_cast<int>(std::clamp<size_t>(kScratchBytes / unit_bytes, 1, kMostUnits));
+  uint8_t* scratch = F::kFormat == Format::bf16 ? nullptr : weight_scratch();
+  alignas(64) float sums[kMostUnits][2 * kLanes * kPanelStride];
+  Unit units[kMostUnits];
+  for (int index = 0;; index += most) {
+    int count = 0;
+    for (; count < most; count++) {
+      const Blocks blocks = unit(index + count, first, end);
+      if (blocks.count == 0) break;
+      units[count] = as_bf16<F>(matrix, blocks, scratch + count * unit_bytes);
+    }
+    tiles_will_read(scratch);
+    for (int p = 0; p < panels; p++) {
+      // The last panel begins so much earlier that it ends with the rows.
+      const int low = p * 2 * tile_rows, start = tile_start(p, 2 * tile_rows, rows);
+      const PanelRows now{act.b + (row0 + start) * stride, stride, tile_rows, row0 + low, start + 2 * tile_rows - low};
+      panel_sums(units, count, matrix.strips, now, output, sums);
+      for (int u = 0; u < count; u++) {
+        output.write(sums[u] + (low - start) * kPanelStride, now.first, now.count, units[u].blocks);
+      }
+    }
+    if (count < most) return;
+  }
+}
+
+template <class F, class Output>
+void over_rows(const Matrix& matrix, const Activations& act, int row0, int rows, Units unit, int first, int end,
+               const Output& output) {
+  if (rows > kFewRows && (F::kFormat == Format::bf16 || fits_scratch(matrix))) {
+    return over_many_rows<F>(matrix, act, row0, rows, unit, first, end, output);
+  }
+  for (int row = 0; row < rows; row += kFewRows) {
+    over_few_rows<F>(matrix, act, row0 + row, rows - row < kFewRows ? rows - row : kFewRows, unit, first, end, output);
+  }
+}
+
+// `output` as for over_panels; false for a format that has no tiles.
+template <class Output>
+bool over_tiles(const Matrix& matrix, const Activations& act, int row0, int rows, Units unit, int first, int end,
+                const Output& output) {
+  switch (matrix.format) {
+    case Format::bf16: return over_rows<BF16>(matrix, act, row0, rows, unit, first, end, output), true;
+    case Format::q8: return over_rows<Q8>(matrix, act, row0, rows, unit, first, end, output), true;
+    case Format::q4_0: return over_rows<Q4_0>(matrix, act, row0, rows, unit, first, end, output), true;
+    case Format::q4_1: return over_rows<Q4_1>(matrix, act, row0, rows, unit, first, end, output), true;
+    case Format::q4_k: return over_rows<Q4_K>(matrix, act, row0, rows, unit, first, end, output), true;
+    case Format::q6_k: return over_rows<Q6_K>(matrix, act, row0, rows, unit, first, end, output), true;
+    case Format::f32: break;
+  }
+  return false;
+}
 
 }  // namespace samovar::SAMOVAR_ISA_NAMESPACE

@@ -86,8 +86,15 @@ inline void round_int8(const float* x, const Int8Strip& to) {
 }
 #endif
 
+// Whether quantised weights are made bf16, as they are for tiles.
+#if defined(__AMX_TILE__)
+constexpr bool kBf16Inputs = true;
+#else
+constexpr bool kBf16Inputs = false;
+#endif
+
 inline void round_strip(Format format, const float* x, const Activations& act, size_t at) {
-  if (format == Format::bf16) {
+  if (format == Format::bf16 || (kBf16Inputs && format != Format::f32)) {
     for (int i = 0; i < kStripK; i += kLanes) store(act.b + at + i, round_bf16(load<f32x16>(x + i)));
   } else if (format == Format::f32) {
     std::memcpy(act.f + at, x, sizeof(float) * kStripK);

@@ -14,7 +14,6 @@ struct Blocks {
   int first;
   int count;
   int step;
-  bool fresh;  // no rows have met them yet: their memory is worth asking for ahead
 };
 constexpr int kPanelStride = 2 * kLanes;
 
@@ -172,7 +171,7 @@ inline int with_rows(int count, Rows&& rows) {
 }
 
 template <class F>
-void int8_panel(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks, int /*tile_rows*/,
+void int8_panel(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks,
                 float* panel) {
   for (int b = 0; b < blocks.count; b++) {
     for (int r = 0; r < rows;) {
@@ -199,7 +198,7 @@ void float_columns(const Matrix& matrix, const Activations& act, int row0, int r
 }
 
 template <bool kBf16>
-void float_panel(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks, int /*tile_rows*/,
+void float_panel(const Matrix& matrix, const Activations& act, int row0, int rows, Blocks blocks,
                  float* panel) {
   if (blocks.count == 2) return float_columns<kBf16, 2>(matrix, act, row0, rows, blocks, panel);
   float_columns<kBf16, 1>(matrix, act, row0, rows, blocks, panel);

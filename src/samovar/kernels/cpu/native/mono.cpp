@@ -74,9 +74,9 @@ struct MonoDecoder::State {
         watchdog(std::chrono::duration_cast<Sleepers::Clock::duration>(std::chrono::duration<double>(watchdog_s))),
         progress(pool.threads()) {
     Carver measure(nullptr);
-    buffers.carve(measure, this->model, pool.threads());
+    buffers.carve(measure, this->model, kernels.bf16_inputs, pool.threads());
     Carver carver(memory.at_least(measure.used()));
-    buffers.carve(carver, this->model, pool.threads());
+    buffers.carve(carver, this->model, kernels.bf16_inputs, pool.threads());
   }
 
   void check(const MonoStep& step) const {

@@ -7,7 +7,8 @@ namespace samovar {
 namespace {
 
 // More rows than this make a block of columns worth queueing for: threads that are slowed down by other processes then
-// take fewer. With fewer rows the time is that of reading weights, and one long stretch per thread reads fastest.
+// take fewer. With fewer rows the time is that of reading weights, and one long stretch per thread reads fastest; and
+// where the weights are made bf16, the inputs of all rows pass by once per group of blocks, which wants large groups.
 constexpr int kQueueRows = kMaxRows;
 constexpr int kPiecesPerThread = 8;
 // Kernels work on pairs of column blocks: a piece is whole pairs.
@@ -17,17 +18,18 @@ Activations prepared(Pool& pool, const Kernels& kernels, const Matrix& matrix, c
                      Workspace& workspace) {
   const int32_t stride = activation_stride(matrix.strips);
   Carver measure(nullptr);
-  take_activations(measure, {matrix.format}, rows, stride);
+  take_activations(measure, {matrix.format}, kernels.bf16_inputs, rows, stride);
   Carver carver(workspace.at_least(measure.used()));
-  const Activations act = take_activations(carver, {matrix.format}, rows, stride);
+  const Activations act = take_activations(carver, {matrix.format}, kernels.bf16_inputs, rows, stride);
   over_items(pool, rows, matrix.k, [&](int low, int high) { kernels.prepare(matrix, x, ld, low, high - low, act); });
   return act;
 }
 
 // work(low, high) over the column blocks (or groups of them) of a linear.
 template <class Work>
-void over_columns(Pool& pool, int count, int rows, Work work) {
-  if (rows <= kQueueRows || pool.threads() == 1) return over_items(pool, count, kWorthTheTeam, work);
+void over_columns(Pool& pool, const Kernels& kernels, int count, int rows, Work work) {
+  if (rows <= kQueueRows || kernels.bf16_inputs || pool.threads() == 1)
+    return over_items(pool, count, kWorthTheTeam, work);
   const int pieces = pool.threads() * kPiecesPerThread;
   const int piece = ((count + pieces - 1) / pieces + kPieceMultiple - 1) / kPieceMultiple * kPieceMultiple;
   over_queue(pool, count, piece, [&](int, int low, int high) { work(low, high); });
@@ -39,7 +41,7 @@ void linear(Pool& pool, const Kernels& kernels, const Matrix& matrix, const floa
             const float* bias, bool add, float* out, size_t out_ld, Workspace& workspace) {
   if (rows == 0) return;
   const Activations act = prepared(pool, kernels, matrix, x, rows, ld, workspace);
-  over_columns(pool, matrix.blocks, rows, [&](int low, int high) {
+  over_columns(pool, kernels, matrix.blocks, rows, [&](int low, int high) {
     kernels.linear(matrix, act, 0, rows, low, high - low, bias, add, out, out_ld);
   });
 }
@@ -48,7 +50,7 @@ void linear_swiglu(Pool& pool, const Kernels& kernels, const Matrix& matrix, con
                    const float* bias, float* out, size_t out_ld, Workspace& workspace) {
   if (rows == 0) return;
   const Activations act = prepared(pool, kernels, matrix, x, rows, ld, workspace);
-  over_columns(pool, matrix.blocks / 4, rows, [&](int low, int high) {
+  over_columns(pool, kernels, matrix.blocks / 4, rows, [&](int low, int high) {
     kernels.linear_swiglu(matrix, act, 0, rows, low, high - low, bias, out, out_ld);
   });
 }

@@ -13,6 +13,11 @@ namespace {
 // Partial results of one row of several queries may take this much; beyond, it is walked tile by tile.
 constexpr size_t kSplitBytes = size_t{4} << 20;
 
+// How many pieces of the work a thread takes at least, so that all end at about the same time, and how many chunks one
+// piece has at most.
+constexpr int kPiecesOfThread = 4;
+constexpr int kMostChunks = 16;
+
 struct RowTasks {
   int row;
   int first_task;
@@ -158,7 +163,7 @@ void attention(Pool& pool, const Kernels& kernels, const KVPool& kv, const float
   call.take_scratch(carver, pool.threads(), results);
   const int count = call.plan(&results);
 
-  over_queue(pool, count, 1, [&](int thread, int task, int) {
+  const auto attend_task = [&](int thread, int task) {
     const auto begins_after = [](int wanted, const RowTasks& entry) { return wanted < entry.first_task; };
     const RowTasks* after = std::upper_bound(call.tasks, call.tasks + row_count, task, begins_after);
     const RowTasks& plan = after[-1];
@@ -169,6 +174,11 @@ void attention(Pool& pool, const Kernels& kernels, const KVPool& kv, const float
     } else {
       call.attend_split(row, plan, unit);
     }
+  };
+  // Chunks that follow each other, where there are enough of them: the kernels read ahead. Tiles are long tasks.
+  const int piece = call.tasks[0].tiles != 0 ? 1 : std::clamp(count / (kPiecesOfThread * pool.threads()), 1, kMostChunks);
+  over_queue(pool, count, piece, [&](int thread, int low, int high) {
+    for (int task = low; task < high; task++) attend_task(thread, task);
   });
   const size_t merged = results * kv.head_dim / (static_cast<size_t>(row_count) * kv.kv_heads);
   over_items(pool, row_count * kv.kv_heads, merged, [&](int low, int high) {

@@ -12,7 +12,7 @@ inline void forget_memory() { __asm__ volatile("" ::: "memory"); }
 #if defined(__AMX_TILE__)
 
 inline int64_t multiply(bool int8, int64_t repeats) {
-  const RowTiles tiles(16, 64);
+  const Tiles configured = row_tiles(16);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

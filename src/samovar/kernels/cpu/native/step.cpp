@@ -19,12 +19,12 @@ int32_t widest_stride(const MonoModel& model) {
   return activation_stride(strips);
 }
 
-InputBuffers carve_input(Carver& carver, const MonoModel& model, int rows) {
+InputBuffers carve_input(Carver& carver, const MonoModel& model, bool bf16_inputs, int rows) {
   InputBuffers input{};
   input.normed = carver.take<float>(static_cast<size_t>(rows) * model.hidden);
   input.attention = carver.take<float>(static_cast<size_t>(rows) * model.q_columns());
   // Layers may differ in format: room for every form.
-  input.act = take_activations(carver, {Format::q8, Format::bf16, Format::f32}, rows, widest_stride(model));
+  input.act = take_activations(carver, {Format::q8, Format::bf16, Format::f32}, bf16_inputs, rows, widest_stride(model));
   return input;
 }
 
@@ -107,7 +107,9 @@ class StageRun {
     const int head_dim = model_.head_dim, kv_heads = model_.kv_heads;
     const float* k = row_qkv + static_cast<size_t>(model_.heads + kv_head) * head_dim;
     turn(k, model_.heads + kv_head, view_.step.positions[row], scratch.k);
-    const KVPool head_pool{layer_->kv.keys, layer_->kv.values, kTileTokens, 1, head_dim};
+    KVPool head_pool = layer_->kv;
+    head_pool.block_tokens = kTileTokens;
+    head_pool.kv_heads = 1;
     const int64_t slot = view_.step.slots[row];
     const int64_t tile = slot / kTileTokens * kv_heads + kv_head;
     kernels_.write_kv(head_pool, tile * kTileTokens + slot % kTileTokens, scratch.k,
@@ -236,15 +238,15 @@ class StageRun {
 
 }  // namespace
 
-void MonoBuffers::carve(Carver& carver, const MonoModel& model, int threads) {
+void MonoBuffers::carve(Carver& carver, const MonoModel& model, bool bf16_inputs, int threads) {
   x = carver.take<float>(static_cast<size_t>(kMaxRows) * model.hidden);
   qkv = carver.take<float>(static_cast<size_t>(kMaxRows) * model.qkv_columns());
   hidden = carver.take<float>(static_cast<size_t>(kMaxRows) * model.intermediate);
-  shared = carve_input(carver, model, kMaxRows);
+  shared = carve_input(carver, model, bf16_inputs, kMaxRows);
   own.clear();
   scratch.clear();
   for (int thread = 0; thread < threads; thread++) {
-    if (threads > 1) own.push_back(carve_input(carver, model, kOwnInputRows));
+    if (threads > 1) own.push_back(carve_input(carver, model, bf16_inputs, kOwnInputRows));
     float* q = carver.take<float>(static_cast<size_t>(model.group()) * model.head_dim);
     scratch.push_back({q, carver.take<float>(model.head_dim)});
   }

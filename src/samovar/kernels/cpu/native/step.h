@@ -39,7 +39,8 @@ struct MonoBuffers {
   Partial* partial;               // [task][group]
   float* values;                  // [task][group][head_dim]
 
-  void carve(Carver& carver, const MonoModel& model, int threads);
+  // bf16_inputs: of the kernels.
+  void carve(Carver& carver, const MonoModel& model, bool bf16_inputs, int threads);
   void carve_results(Carver& carver, const MonoModel& model, size_t tasks);
 };
 

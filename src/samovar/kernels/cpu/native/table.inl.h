@@ -22,9 +22,9 @@ namespace isa = SAMOVAR_ISA_NAMESPACE;
 
 extern const Kernels SAMOVAR_ISA_TABLE;
 const Kernels SAMOVAR_ISA_TABLE = {
-    SAMOVAR_ISA_NAME,    isa::prepare, isa::linear,   isa::linear_swiglu, isa::dequantize_row, isa::rms_norm,
-    isa::rope,           isa::write_kv, isa::attend_chunk, isa::merge,    isa::finish,         isa::argmax,
-    isa::multiply,
+    SAMOVAR_ISA_NAME,    isa::kBf16Inputs, isa::prepare,  isa::linear,       isa::linear_swiglu,
+    isa::dequantize_row, isa::rms_norm,    isa::rope,     isa::write_kv,     isa::attend_chunk,
+    isa::merge,          isa::finish,      isa::argmax,   isa::exponentials, isa::multiply,
 };
 
 }  // namespace samovar

@@ -66,12 +66,13 @@ inline int32_t activation_stride(int32_t strips) { return (strips | 1) * kStripK
 
 constexpr bool is_int8(Format format) { return format != Format::bf16 && format != Format::f32; }
 
-// Room for `rows` rows of every form that `formats` need.
-inline Activations take_activations(Carver& carver, std::initializer_list<Format> formats, int rows, int32_t stride) {
+// Room for `rows` rows of every form that `formats` need; bf16_inputs: of the kernels.
+inline Activations take_activations(Carver& carver, std::initializer_list<Format> formats, bool bf16_inputs, int rows,
+                                    int32_t stride) {
   bool int8 = false, bf16 = false, f32 = false;
   for (Format format : formats) {
-    int8 |= is_int8(format);
-    bf16 |= format == Format::bf16;
+    int8 |= is_int8(format) && !bf16_inputs;
+    bf16 |= format == Format::bf16 || (is_int8(format) && bf16_inputs);
     f32 |= format == Format::f32;
   }
   const size_t elements = static_cast<size_t>(rows) * stride;

@@ -90,21 +90,22 @@ inline void rope(float* x, const float* cos, const float* sin, int head_dim) {
   }
 }
 
-inline size_t key_at(size_t tile, int token, int dim) {
-  return tile + static_cast<size_t>(dim / 2) * 2 * kTileTokens + 2 * token + dim % 2;
+// Of a bf16 pool; `tile` in bytes.
+inline uint16_t& key_at(const KVPool& pool, size_t tile, int token, int dim) {
+  return reinterpret_cast<uint16_t*>(pool.keys + tile)[dim / 2 * 2 * kTileTokens + 2 * token + dim % 2];
 }
-inline size_t value_at(const KVPool& pool, size_t tile, int token, int dim) {
-  return tile + static_cast<size_t>(token / 2) * 2 * pool.head_dim + 2 * dim + token % 2;
+inline uint16_t& value_at(const KVPool& pool, size_t tile, int token, int dim) {
+  return reinterpret_cast<uint16_t*>(pool.values + tile)[token / 2 * 2 * pool.head_dim + 2 * dim + token % 2];
 }
 
 inline void write_kv(const KVPool& pool, int64_t slot, const float* k, const float* v) {
   const int64_t block = slot / pool.block_tokens;
   const int at = static_cast<int>(slot % pool.block_tokens);
   for (int head = 0; head < pool.kv_heads; head++) {
-    const size_t tile = pool.tile(&block, 0, head) + at / kTileTokens * pool.tile_elements();
+    const size_t tile = pool.tile(&block, at, head);
     for (int dim = 0; dim < pool.head_dim; dim++) {
-      pool.keys[key_at(tile, at % kTileTokens, dim)] = to_bf16(k[head * pool.head_dim + dim]);
-      pool.values[value_at(pool, tile, at % kTileTokens, dim)] = to_bf16(v[head * pool.head_dim + dim]);
+      key_at(pool, tile, at % kTileTokens, dim) = to_bf16(k[head * pool.head_dim + dim]);
+      value_at(pool, tile, at % kTileTokens, dim) = to_bf16(v[head * pool.head_dim + dim]);
     }
   }
 }
@@ -118,7 +119,7 @@ inline void attend_one(const KVPool& pool, const int64_t* table, int kv_head, in
     const size_t tile = pool.tile(table, at, kv_head);
     float score = 0;
     for (int dim = 0; dim < pool.head_dim; dim++) {
-      score += from_bf16(to_bf16(q[dim])) * from_bf16(pool.keys[key_at(tile, at % kTileTokens, dim)]);
+      score += from_bf16(to_bf16(q[dim])) * from_bf16(key_at(pool, tile, at % kTileTokens, dim));
     }
     scores.push_back(score * scale);
     partial->top = std::max(partial->top, scores.back());
@@ -128,7 +129,7 @@ inline void attend_one(const KVPool& pool, const int64_t* table, int kv_head, in
     const float p = from_bf16(to_bf16(std::exp(scores[at - low] - partial->top)));
     partial->total += p;
     for (int dim = 0; dim < pool.head_dim; dim++) {
-      values[dim] += p * from_bf16(pool.values[value_at(pool, tile, at % kTileTokens, dim)]);
+      values[dim] += p * from_bf16(value_at(pool, tile, at % kTileTokens, dim));
     }
   }
 }
@@ -168,8 +169,8 @@ inline int argmax(const float* x, int n, bool* finite) {
 }
 
 inline Kernels table() {
-  return {"plain", prepare,      linear, linear_swiglu, dequantize_row, rms_norm, rope,
-          write_kv, attend_chunk, merge,  finish,        argmax,        nullptr};
+  return {"plain", false, prepare, linear, linear_swiglu, dequantize_row, rms_norm, rope,
+          write_kv, attend_chunk, merge,  finish,        argmax,        nullptr,      nullptr};
 }
 
 }  // namespace samovar::plain

@@ -158,9 +158,9 @@ class DecodeState {
     }
     const size_t elements = blocks.size() * block_tokens * small.sizes.kv_heads * small.sizes.head_dim;
     for (MonoLayer& layer : model.layers) {
-      for (uint16_t** memory : {&layer.kv.keys, &layer.kv.values}) {
+      for (uint8_t** memory : {&layer.kv.keys, &layer.kv.values}) {
         pools_.push_back(random_bf16(random, elements));
-        *memory = pools_.back().data();
+        *memory = reinterpret_cast<uint8_t*>(pools_.back().data());
       }
     }
     place();
@@ -171,8 +171,8 @@ class DecodeState {
         tables(other.tables), pools_(other.pools_) {
     size_t at = 0;
     for (MonoLayer& layer : model.layers) {
-      layer.kv.keys = pools_[at++].data();
-      layer.kv.values = pools_[at++].data();
+      layer.kv.keys = reinterpret_cast<uint8_t*>(pools_[at++].data());
+      layer.kv.values = reinterpret_cast<uint8_t*>(pools_[at++].data());
     }
     place();
   }

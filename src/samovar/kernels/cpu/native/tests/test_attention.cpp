@@ -16,6 +16,7 @@ namespace {
 
 using samovar::Kernels;
 using samovar::kChunkTokens;
+using samovar::KVFormat;
 using samovar::KVPool;
 using samovar::kTileTokens;
 using samovar::Partial;
@@ -50,19 +51,35 @@ Sequence random_sequence(Random& random, const Shape& shape) {
   return s;
 }
 
+// What a pool of this format keeps of x [head_dim].
+std::vector<float> as_kept(KVFormat format, const float* x, int head_dim) {
+  std::vector<float> kept(x, x + head_dim);
+  float top = 0;
+  for (float value : kept) top = std::max(top, std::fabs(value));
+  for (float& value : kept) {
+    if (format == KVFormat::int8) {
+      value = top == 0 ? 0 : std::nearbyint(value * (127.0f / top)) * (top / 127.0f);
+    } else {
+      value = rounded_to_bf16(value);
+    }
+  }
+  return kept;
+}
+
 // A paged cache for one sequence: blocks in random order among others, every slot full of garbage at first.
 struct Cache {
   std::vector<uint16_t> memory;
   KVPool pool;
   std::vector<int64_t> blocks;
 
-  Cache(Random& random, const Shape& shape, int block_tokens, uint16_t garbage) {
+  Cache(Random& random, const Shape& shape, KVFormat format, int block_tokens, uint16_t garbage) {
     const int needed = (shape.tokens + block_tokens - 1) / block_tokens, all = needed + random.whole(0, 3);
-    const size_t elements = static_cast<size_t>(all) * block_tokens * shape.kv_row();
-    memory.assign(2 * elements + 32, garbage);
-    uint16_t* aligned = memory.data();
-    while (reinterpret_cast<uintptr_t>(aligned) % 64) aligned++;
-    pool = KVPool{aligned, aligned + elements, block_tokens, shape.kv_heads, shape.head_dim};
+    pool = KVPool{nullptr, nullptr, block_tokens, shape.kv_heads, shape.head_dim, format};
+    const size_t bytes = static_cast<size_t>(all) * (block_tokens / kTileTokens) * shape.kv_heads * pool.tile_bytes();
+    memory.assign(bytes + 32, garbage);
+    pool.keys = reinterpret_cast<uint8_t*>(memory.data());
+    while (reinterpret_cast<uintptr_t>(pool.keys) % 64) pool.keys++;
+    pool.values = pool.keys + bytes;
     for (int i = 0; i < all; i++) blocks.push_back(i);
     std::shuffle(blocks.begin(), blocks.end(), random.engine);
   }
@@ -107,18 +124,22 @@ void attend(const Kernels& kernels, const Cache& cache, const Sequence& s, int s
 }
 
 // One query against double precision. The weights are rounded to bf16 after an exponential of error 9e-5, so each is off
-// by at most `off`; that moves their mean by at most off * (mean distance of the values from it).
-void check_query(const Kernels& kernels, const Sequence& s, int at, int head, const float* got) {
+// by at most `off`; that moves their mean by at most off * (mean distance of the values from it). Over an int8 pool queries and weights keep 15 bits at least,
+// but the weights' sum is over others than what multiplies the values: the mean moves by off * (mean size of the values).
+void check_query(const Kernels& kernels, const Sequence& s, KVFormat format, int at, int head, const float* got) {
   const Shape& shape = s.shape;
-  const double off = 1.0 / 512 + 2e-4;
+  const double off = format == KVFormat::int8 ? 1e-3 : 1.0 / 256 + 2e-4;
   const float* q = &s.q[at * shape.q_row() + static_cast<size_t>(head) * shape.head_dim];
   const size_t column = static_cast<size_t>(head / shape.heads) * shape.head_dim;
   std::vector<double> weights(at + 1);
+  std::vector<std::vector<float>> values;
   double top = -kInfinity, total = 0;
   for (int token = 0; token <= at; token++) {
+    const std::vector<float> key = as_kept(format, &s.k[token * shape.kv_row() + column], shape.head_dim);
+    values.push_back(as_kept(format, &s.v[token * shape.kv_row() + column], shape.head_dim));
     double dot = 0;
     for (int i = 0; i < shape.head_dim; i++) {
-      dot += static_cast<double>(rounded_to_bf16(q[i])) * rounded_to_bf16(s.k[token * shape.kv_row() + column + i]);
+      dot += static_cast<double>(format == KVFormat::int8 ? q[i] : rounded_to_bf16(q[i])) * key[i];
     }
     weights[token] = dot * scale_of(shape);
     top = std::max(top, weights[token]);
@@ -126,11 +147,9 @@ void check_query(const Kernels& kernels, const Sequence& s, int at, int head, co
   for (double& weight : weights) total += weight = std::exp(weight - top);
   for (int i = 0; i < shape.head_dim; i++) {
     double mean = 0, distance = 0;
+    for (int token = 0; token <= at; token++) mean += weights[token] / total * values[token][i];
     for (int token = 0; token <= at; token++) {
-      mean += weights[token] / total * rounded_to_bf16(s.v[token * shape.kv_row() + column + i]);
-    }
-    for (int token = 0; token <= at; token++) {
-      distance += weights[token] / total * std::fabs(rounded_to_bf16(s.v[token * shape.kv_row() + column + i]) - mean);
+      distance += weights[token] / total * std::fabs(values[token][i] - (format == KVFormat::int8 ? 0 : mean));
     }
     CHECK(std::fabs(got[i] - mean) <= off * distance + 2e-5,
           "%s: token %d head %d dimension %d of %d: %.7g, expected %.7g +- %.2g", kernels.name, at, head, i,
@@ -147,28 +166,29 @@ uint16_t random_garbage(Random& random) {
   return random.one_of<uint16_t>({0x7fc0, 0xffff, 0x7f80, 0xff80, 0x0000, 0x4049});
 }
 
-void test_reference(const Kernels& kernels, Random& random, int most_tokens) {
+void test_reference(const Kernels& kernels, Random& random, KVFormat format, int most_tokens) {
   const Shape shape = random_shape(random, most_tokens);
   const Sequence s = random_sequence(random, shape);
-  Cache cache(random, shape, random.one_of({16, 32, 64}), random_garbage(random));
+  Cache cache(random, shape, format, random.one_of({16, 32, 64}), random_garbage(random));
   const int queries = std::min({random.whole(1, 21), 64 / shape.heads, shape.tokens}), start = shape.tokens - queries;
   cache.write(kernels, s, 0, shape.tokens);
   std::vector<float> out(shape.tokens * shape.q_row());
   attend(kernels, cache, s, start, queries, &out);
   for (int at : {start, shape.tokens - 1}) {
     for (int head = 0; head < shape.kv_heads * shape.heads; head++) {
-      check_query(kernels, s, at, head, &out[at * shape.q_row() + static_cast<size_t>(head) * shape.head_dim]);
+      check_query(kernels, s, format, at, head, &out[at * shape.q_row() + static_cast<size_t>(head) * shape.head_dim]);
     }
   }
 }
 
 // With equal scores every visible token weighs 1 and nothing is rounded: counts and sums come out exactly.
-void test_exact_sums(const Kernels& kernels, Random& random) {
+void test_exact_sums(const Kernels& kernels, Random& random, KVFormat format) {
   const Shape shape = random_shape(random, 700);
   Sequence s = random_sequence(random, shape);
   for (float& x : s.k) x = 0.0f;
   for (float& x : s.v) x = static_cast<float>(random.whole(-8, 8));
-  Cache cache(random, shape, random.one_of({16, 32, 64}), random_garbage(random));
+  for (size_t at = 0; format == KVFormat::int8 && at < s.v.size(); at += shape.head_dim) s.v[at] = 127.0f;
+  Cache cache(random, shape, format, random.one_of({16, 32, 64}), random_garbage(random));
   cache.write(kernels, s, 0, shape.tokens);
   const int queries = std::min({random.whole(1, 64), 64 / shape.heads, shape.tokens});
   const int start = random.whole(0, shape.tokens - queries), rows = queries * shape.heads;
@@ -199,12 +219,12 @@ void test_exact_sums(const Kernels& kernels, Random& random) {
 
 // A query's bits are the same: computed right after its token was written, alone; in groups with later queries; the
 // prompt in other pieces, other blocks, other garbage.
-void test_same_bits(const Kernels& kernels, Random& random, int most_tokens) {
+void test_same_bits(const Kernels& kernels, Random& random, KVFormat format, int most_tokens) {
   const Shape shape = random_shape(random, most_tokens);
   const Sequence s = random_sequence(random, shape);
   const int first = std::max(0, shape.tokens - random.whole(1, 60));
   std::vector<float> alone(shape.tokens * shape.q_row());
-  Cache decode(random, shape, 16, 0x7fc0);
+  Cache decode(random, shape, format, 16, 0x7fc0);
   decode.write(kernels, s, 0, first);
   for (int at = first; at < shape.tokens; at++) {
     decode.write(kernels, s, at, at + 1);
@@ -212,7 +232,7 @@ void test_same_bits(const Kernels& kernels, Random& random, int most_tokens) {
   }
   for (int arrangement = 0; arrangement < 3; arrangement++) {
     std::vector<float> grouped(alone.size());
-    Cache cache(random, shape, random.one_of({16, 32, 64}), random_garbage(random));
+    Cache cache(random, shape, format, random.one_of({16, 32, 64}), random_garbage(random));
     const int piece = arrangement == 0 ? shape.tokens : random.whole(1, 40);  // tokens computed at once
     cache.write(kernels, s, 0, first);
     for (int from = first; from < shape.tokens; from += piece) {
@@ -230,11 +250,11 @@ void test_same_bits(const Kernels& kernels, Random& random, int most_tokens) {
 }
 
 // Non-finite inputs of a row end in that row's output, not in silence.
-void test_nan_is_kept(const Kernels& kernels, Random& random) {
+void test_nan_is_kept(const Kernels& kernels, Random& random, KVFormat format) {
   const Shape shape{1, 3, 64, 40};
   Sequence s = random_sequence(random, shape);
   s.q[39 * shape.q_row() + 64 + 5] = std::nanf("");
-  Cache cache(random, shape, 16, 0x7fc0);
+  Cache cache(random, shape, format, 16, 0x7fc0);
   cache.write(kernels, s, 0, shape.tokens);
   std::vector<float> out(shape.tokens * shape.q_row());
   attend(kernels, cache, s, 38, 2, &out);
@@ -256,7 +276,8 @@ void test_layout(const Kernels& kernels, Random& random) {
   k[0] = v[0] = 1.00390625f;  // half way between two bf16: to even
   k[1] = v[1] = 1.01171875f;
   k[2] = v[2] = kInfinity;
-  const KVPool pool{keys.data(), values.data(), block_tokens, heads, head_dim};
+  const KVPool pool{reinterpret_cast<uint8_t*>(keys.data()), reinterpret_cast<uint8_t*>(values.data()), block_tokens,
+                    heads, head_dim};
   const int slot = random.whole(0, 3 * block_tokens - 1), tile = slot / kTileTokens, token = slot % kTileTokens;
   kernels.write_kv(pool, slot, k.data(), v.data());
   for (int head = 0; head < heads; head++) {
@@ -276,6 +297,75 @@ void test_layout(const Kernels& kernels, Random& random) {
   k[0] = std::nanf("");
   kernels.write_kv(pool, 0, k.data(), v.data());
   CHECK((keys[0] & 0x7f80) == 0x7f80 && (keys[0] & 0x7f), "%s: NaN became %x", kernels.name, keys[0]);
+}
+
+void test_int8_layout(const Kernels& kernels, Random& random) {
+  const int block_tokens = random.one_of({16, 32, 64}), heads = random.whole(1, 4), head_dim = random.one_of({32, 96, 256});
+  KVPool pool{nullptr, nullptr, block_tokens, heads, head_dim, KVFormat::int8};
+  const size_t bytes = static_cast<size_t>(3 * block_tokens / kTileTokens) * heads * pool.tile_bytes();
+  std::vector<uint8_t> keys(bytes, 0x99), values(bytes, 0x99);
+  pool.keys = keys.data();
+  pool.values = values.data();
+  std::vector<float> k(static_cast<size_t>(heads) * head_dim), v(k.size());
+  for (float& x : k) x = random.normal();
+  for (float& x : v) x = random.normal();
+  k[0] = -127.0f;  // a scale of 1: halves go to even numbers
+  k[1] = 0.5f;
+  k[2] = 1.5f;
+  k[3] = -2.5f;
+  std::fill_n(v.begin(), head_dim, 1e-31f);
+  const int slot = random.whole(0, 3 * block_tokens - 1), tile = slot / kTileTokens, token = slot % kTileTokens;
+  kernels.write_kv(pool, slot, k.data(), v.data());
+  // The byte of an element; the original is put back, so that what is left must be others'.
+  const auto taken = [](std::vector<uint8_t>& memory, size_t at) {
+    const int8_t value = static_cast<int8_t>(memory[at]);
+    memory[at] = 0x99;
+    return static_cast<int>(value);
+  };
+  for (int head = 0; head < heads; head++) {
+    const size_t base = (static_cast<size_t>(tile) * heads + head) * pool.tile_bytes();
+    const size_t scale_at = base + pool.tile_elements() + 4 * token;
+    for (bool key : {true, false}) {
+      std::vector<uint8_t>& memory = key ? keys : values;
+      const float* x = (key ? k : v).data() + static_cast<size_t>(head) * head_dim;
+      float top = 0, scale;
+      for (int dim = 0; dim < head_dim; dim++) top = std::max(top, std::fabs(x[dim]));
+      const bool nothing = top < 1e-30f;
+      std::memcpy(&scale, &memory[scale_at], sizeof scale);
+      CHECK(scale == (nothing ? 0 : top / 127), "%s: scale %g of %g", kernels.name, scale, top);
+      std::fill_n(&memory[scale_at], sizeof scale, 0x99);
+      for (int dim = 0; dim < head_dim; dim++) {
+        const size_t at = key ? (dim / 4 * kTileTokens + token) * 4 + dim % 4 : (token / 4 * head_dim + dim) * 4 + token % 4;
+        const int q = taken(memory, base + at), expected = nothing ? 0 : std::nearbyint(x[dim] * (127 / top));
+        CHECK(q == expected, "%s: %s of dimension %d: %d, expected %d", kernels.name, key ? "key" : "value", dim, q, expected);
+      }
+    }
+  }
+  for (size_t i = 0; i < bytes; i++) {
+    CHECK(keys[i] == 0x99 && values[i] == 0x99, "%s: wrote byte %zu of others", kernels.name, i);
+  }
+}
+
+// A token that is not finite spoils the rows that see it. (An earlier one of the same call as well if it is a value: zero
+// times NaN. Either pool has that.)
+void test_int8_keeps_what_is_not_finite(const Kernels& kernels, Random& random) {
+  const Shape shape{1, 2, 64, 40};
+  for (float bad : {std::nanf(""), kInfinity, -kInfinity}) {
+    for (bool key : {true, false}) {
+      Sequence s = random_sequence(random, shape);
+      (key ? s.k : s.v)[39 * shape.kv_row() + 7] = bad;
+      Cache cache(random, shape, KVFormat::int8, 16, 0x7fc0);
+      cache.write(kernels, s, 0, shape.tokens);
+      std::vector<float> out(shape.tokens * shape.q_row());
+      attend(kernels, cache, s, 38, 2, &out);
+      bool spoilt = false;
+      for (size_t i = 0; i < shape.q_row(); i++) {
+        CHECK(!key || std::isfinite(out[38 * shape.q_row() + i]), "%s: a later token's", kernels.name);
+        spoilt |= !std::isfinite(out[39 * shape.q_row() + i]);
+      }
+      CHECK(spoilt, "%s: %g is gone", kernels.name, bad);
+    }
+  }
 }
 
 // merge shows the exponential itself: nothing plus 1 * e^x.
@@ -374,15 +464,19 @@ int main() {
     const Kernels& kernels = **one;
     Random random{std::mt19937(7)};
     for (int i = 0; i < 30; i++) {
-      test_reference(kernels, random, i < 20 ? 300 : 1500);
-      test_exact_sums(kernels, random);
-      test_same_bits(kernels, random, i < 20 ? 300 : 1500);
+      for (KVFormat format : {KVFormat::bf16, KVFormat::int8}) {
+        test_reference(kernels, random, format, i < 20 ? 300 : 1500);
+        test_exact_sums(kernels, random, format);
+        test_same_bits(kernels, random, format, i < 20 ? 300 : 1500);
+      }
       test_layout(kernels, random);
+      test_int8_layout(kernels, random);
       test_rms_norm(kernels, random);
       test_rope(kernels, random);
       test_argmax(kernels, random);
     }
-    test_nan_is_kept(kernels, random);
+    for (KVFormat format : {KVFormat::bf16, KVFormat::int8}) test_nan_is_kept(kernels, random, format);
+    test_int8_keeps_what_is_not_finite(kernels, random);
     test_merge(kernels, random);
     std::printf("%s: attention and elementwise kernels agree\n", kernels.name);
   }

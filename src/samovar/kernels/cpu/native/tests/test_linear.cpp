@@ -21,10 +21,11 @@ std::mt19937 random_bits(20);
 int whole(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_bits); }
 float normal() { return std::normal_distribution<float>()(random_bits); }
 
-// One weight: its value, and the size of what it is the sum of (d * u and m may cancel).
+// One weight: its value, the size of what it is the sum of (d * u and m may cancel), and the value in one rounding.
 struct Weight {
   float value;
   float size;
+  float once;
 };
 
 struct Case {
@@ -76,14 +77,14 @@ Weight quantised(Source source, const uint8_t* row, int i) {
     const uint8_t* block = row + i / 32 * (16 + head);
     const int u = j < 16 ? block[head + j] & 15 : block[head + j - 16] >> 4;
     const float d = half_to_float(load16(block));
-    if (source == Source::q4_0) return {d * (u - 8), std::fabs(d * (u - 8))};
+    if (source == Source::q4_0) return {d * (u - 8), std::fabs(d * (u - 8)), d * (u - 8)};
     const float m = half_to_float(load16(block + 2));
-    return {d * u + m, std::fabs(d * u) + std::fabs(m)};
+    return {d * u + m, std::fabs(d * u) + std::fabs(m), std::fma(d, static_cast<float>(u), m)};
   }
   if (source == Source::q8_0) {
     const uint8_t* block = row + i / 32 * 34;
     const float value = half_to_float(load16(block)) * static_cast<int8_t>(block[2 + i % 32]);
-    return {value, std::fabs(value)};
+    return {value, std::fabs(value), value};
   }
   const int j = i % 256;
   if (source == Source::q4_k) {
@@ -99,14 +100,14 @@ Weight quantised(Source source, const uint8_t* row, int i) {
     }
     const int byte = block[16 + j / 64 * 32 + j % 32], u = j % 64 < 32 ? byte & 15 : byte >> 4;
     const float d = half_to_float(load16(block)) * scale, m = half_to_float(load16(block + 2)) * minimum;
-    return {d * u - m, std::fabs(d * u) + std::fabs(m)};
+    return {d * u - m, std::fabs(d * u) + std::fabs(m), std::fma(d, static_cast<float>(u), -m)};
   }
   const uint8_t* block = row + i / 256 * 210;
   const int half = j / 128, run = j % 128 / 32, l = j % 32;
   const int low = block[half * 64 + (run % 2) * 32 + l], high = block[128 + half * 32 + l];
   const int u = (run < 2 ? low & 15 : low >> 4) | ((high >> (2 * run)) & 3) << 4;
   const float d = half_to_float(load16(block + 208)) * static_cast<int8_t>(block[192 + j / 16]);
-  return {d * (u - 32), std::fabs(d * (u - 32))};
+  return {d * (u - 32), std::fabs(d * (u - 32)), d * (u - 32)};
 }
 
 float float_source(Source source, const uint8_t* row, int i) {
@@ -134,7 +135,7 @@ std::vector<Weight> weights_of(const Case& test, const uint8_t* row, int k) {
       const float d = half_to_float(float_to_half(top / 127.0f));
       x = d == 0.0f ? 0.0f : d * std::fmin(127.0f, std::fmax(-127.0f, std::nearbyint(x * (1.0f / d))));
     }
-    out[i] = {x, std::fabs(x)};
+    out[i] = {x, std::fabs(x), x};
   }
   return out;
 }
@@ -175,7 +176,8 @@ struct Packed {
 struct Rounded {
   Rounded(const Kernels& kernels, const Matrix& matrix, const std::vector<float>& x, int rows, size_t ld)
       : stride(matrix.strips * kStripK + whole(0, 1) * kStripK), q(size_t(rows) * stride), scale(q.size() / 32),
-        scaled_sum(q.size() / 32), f(q.size()), sum(q.size() / 16), b(q.size()) {
+        scaled_sum(q.size() / 32), f(q.size()), sum(q.size() / 16), b(q.size()),
+        int8(matrix.format != Format::f32 && matrix.format != Format::bf16 && !kernels.bf16_inputs) {
     act = {stride, q.data(), scale.data(), sum.data(), scaled_sum.data(), b.data(), f.data()};
     const int middle = whole(0, rows);
     kernels.prepare(matrix, x.data(), ld, 0, middle, act);
@@ -184,14 +186,19 @@ struct Rounded {
   float value(Format format, int row, int i) const {
     const size_t at = static_cast<size_t>(row) * stride + i;
     if (format == Format::f32) return f[at];
-    if (format == Format::bf16) return bf16_to_float(b[at]);
-    return static_cast<float>(q[at]) * scale[at / 32];
+    return int8 ? static_cast<float>(q[at]) * scale[at / 32] : bf16_to_float(b[at]);
+  }
+  // A weight as such inputs meet it: beside bf16 ones rounded to bf16, ties away from zero.
+  float weight(Format format, const Weight& weight) const {
+    if (int8 || format == Format::f32 || format == Format::bf16) return weight.value;
+    return bits_float((float_bits(weight.once) + 0x8000u) & 0xffff0000u);
   }
   int32_t stride;
   std::vector<int8_t> q;
   std::vector<float> scale, scaled_sum, f;
   std::vector<int32_t> sum;
   std::vector<uint16_t> b;
+  bool int8;
   Activations act;
 };
 
@@ -207,11 +214,10 @@ void check_rounding(const std::string& where, const Rounded& rounded, const Matr
     for (int i = 0; i < matrix.strips * kStripK; i++) {
       const float given = i < matrix.k ? x[r * ld + i] : 0.0f, got = rounded.value(matrix.format, r, i);
       const size_t at = static_cast<size_t>(r) * rounded.stride + i;
-      const bool int8 = matrix.format != Format::f32 && matrix.format != Format::bf16;
-      const float half_step = int8 ? rounded.scale[at / 32] * 0.5001f : std::fabs(given) * 0.0039063f;
+      const float half_step = rounded.int8 ? rounded.scale[at / 32] * 0.5001f : std::fabs(given) * 0.0039063f;
       CHECK(std::fabs(got - given) <= (matrix.format == Format::f32 ? 0.0f : half_step),
             "%s row %d input %d: %g for %g", where.c_str(), r, i, got, given);
-      if (!int8 || i % 16 != 0) continue;
+      if (!rounded.int8 || i % 16 != 0) continue;
       int sum = 0, other = 0;
       for (int j = 0; j < 16; j++) sum += rounded.q[at + j], other += rounded.q[(at / 32 * 32) + (i + 16) % 32 + j];
       CHECK(rounded.sum[at / 16] == sum, "%s row %d input %d", where.c_str(), r, i);
@@ -232,7 +238,7 @@ double exact(const Packed& packed, const Rounded& rounded, int row, int column, 
   double sum = 0.0, sizes = 0.0;
   for (int i = 0; i < packed.matrix.k; i++) {
     const double x = rounded.value(packed.matrix.format, row, i);
-    sum += packed.weights[column][i].value * x;
+    sum += rounded.weight(packed.matrix.format, packed.weights[column][i]) * x;
     sizes += packed.weights[column][i].size * std::fabs(x);
   }
   *size = sizes;
@@ -353,7 +359,7 @@ void check_poison(const std::string& where, const Kernels& kernels, const Packed
 
 void check_case(const Kernels& kernels, const Case& test, int round) {
   const int group = source_group(test.source);
-  // Some are longer than what is unpacked at once for tiles (1024 inputs).
+  // Some are longer than the inputs that stay in the level 1 cache (640).
   const int most = round % 4 == 3 ? 2400 : 600;
   const int k = group == 1 ? whole(1, most) : group * whole(1, most / group);
   const int n = whole(1, round % 2 ? 40 : 150), rows = whole(1, 70);
@@ -371,6 +377,25 @@ void check_case(const Kernels& kernels, const Case& test, int round) {
   const int many = round == 0 ? 530 : 70;  // more than one panel
   const std::vector<float> more = random_rows(many, k);
   check_bits(where, kernels, packed, Rounded(kernels, packed.matrix, more, many, k), many);
+}
+
+// More inputs than a thread's scratch for bf16 weights holds (16,384), and more rows than go through in one pass.
+void check_long(const Kernels& kernels, const Case& test) {
+  const int k = 16384 + 256, n = 33, rows = 70;
+  const Packed packed(test, n, k);
+  const std::vector<float> x = random_rows(rows, k);
+  const Rounded rounded(kernels, packed.matrix, x, rows, k);
+  check_bits(std::string(kernels.name) + " " + test.name + " long", kernels, packed, rounded, rows);
+  std::vector<float> out(static_cast<size_t>(rows) * n);
+  kernels.linear(packed.matrix, rounded.act, 0, rows, 0, packed.matrix.blocks, nullptr, false, out.data(), n);
+  for (int r : {0, 63, 64, 69}) {
+    for (int c : {0, 15, 32}) {
+      double size;
+      const double want = exact(packed, rounded, r, c, &size);
+      CHECK(std::fabs(out[r * n + c] - want) <= kTolerance * size, "%s row %d column %d: %g, not %g", test.name, r, c,
+            out[r * n + c], want);
+    }
+  }
 }
 
 void check_halves() {
@@ -394,6 +419,7 @@ int main(int argc, char** argv) {
   for (const Kernels* const* table = kernels_available(); *table != nullptr; table++) {
     for (const Case& test : kCases) {
       for (int round = 0; round < rounds; round++) check_case(**table, test, round);
+      if (test.source == Source::q4_1 || test.source == Source::q6_k) check_long(**table, test);
     }
     std::printf("linear: %s ok\n", (*table)->name);
   }
