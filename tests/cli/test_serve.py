@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 import os
 from pathlib import Path
@@ -10,11 +11,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import httpx
 from openai import OpenAI
 import pytest
+
+from samovar.kernels.cpu.native_library import native_library
 
 pytestmark = [pytest.mark.torch, pytest.mark.model, pytest.mark.slow]
 
@@ -142,3 +146,37 @@ def test_sudden_and_orderly_ends(tmp_path: Path, smollm2_gguf: Path, victim: str
         assert (code, "Traceback" in log) == ((1 if victim == "engine" else 0), False)
         assert ("died" in log) is (victim == "engine")
         assert not Path(f"/proc/{engine}").exists()
+
+
+def test_every_stream_hears_at_once_that_the_engine_was_killed(tmp_path: Path, smollm2_gguf: Path) -> None:
+    """Four streams in mono decode on two threads; the signal comes in the middle of a step, of which there is one at
+    all times."""
+    if native_library() is None:
+        pytest.skip("this installation has no native kernels")
+    flags = ("--monokernel", "on", "--num-threads", "2", "--kv-cache-memory-bytes", "256MiB")
+    with serving(tmp_path / "log", *flags, "--max-num-batched-tokens", "256") as server:
+        engine = server.engine_pid()
+        assert "mono decode: up to 64 rows" in server.log.read_text()
+        decoding = threading.Barrier(5, timeout=60)
+
+        def listen(number: int) -> tuple[float, list[str]]:
+            prompt = f"{number} green bottles, hanging on the wall"
+            body = {"prompt": prompt, "max_tokens": 2000, "ignore_eos": True, "stream": True}
+            with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as response:
+                lines = (line for line in response.iter_lines() if line)
+                for _ in range(5):
+                    assert '"error"' not in next(lines)
+                decoding.wait()
+                rest = list(lines)
+                return time.monotonic(), rest
+
+        with ThreadPoolExecutor(4) as pool:
+            listening = [pool.submit(listen, number) for number in range(4)]
+            decoding.wait()
+            time.sleep(0.1)
+            os.kill(engine, signal.SIGKILL)
+            died = time.monotonic()
+            for ended, rest in (each.result(30) for each in listening):
+                assert ended - died < 1.0
+                assert '"engine_dead"' in rest[-1] or '"engine_dead"' in rest[-2]
+        assert server.process.wait(30) == 1

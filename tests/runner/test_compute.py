@@ -83,7 +83,7 @@ def test_what_does_not_fit_runs_on_torch_and_says_why(spec: ModelSpec, block_siz
         ({"quantization": "int8", "isa": "torch"}, ["int8", "torch"]),
         ({"kv_cache_dtype": "bfloat16", "dtype": "float32"}, ["--kv-cache-dtype", "bfloat16", "float32"]),
         ({"quantization": "int3"}, ["--quantization", "int3", "auto, none, int8"]),
-        ({"kv_cache_dtype": "int8"}, ["--kv-cache-dtype", "int8", "bfloat16"]),
+        ({"kv_cache_dtype": "fp8"}, ["--kv-cache-dtype", "fp8", "int8"]),
     ],
 )
 def test_what_cannot_be_had_is_refused_with_the_reason(values: dict[str, object], words: list[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from tests.kernels.packed import native, native_levels
+from tests.kernels.packed import native, native_levels, needs_native
 from tests.models.oracle import save_tiny
 
 from samovar.models.load import load_packed_model, new_tiled_cache
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.torch
 SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32}
 
 
-@pytest.mark.skipif(not native_levels(), reason="no native kernels")
+@needs_native
 @pytest.mark.parametrize(("worth", "expected"), [(1e9, MAX_ROWS), (0.0, 0)])
 def test_measuring(worth: float, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crossover, "_WORTH", worth)

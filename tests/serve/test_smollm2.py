@@ -54,13 +54,24 @@ async def test_stop_inside_a_token(server: Server) -> None:
 
 
 async def test_a_long_prompt_leaves_others_alone(server: Server) -> None:
-    """Tokenising and hashing 300 KB takes a third of a second; the event loop runs on meanwhile."""
+    """Tokenising and hashing 300 KB takes a fifth of a second; the event loop runs on meanwhile.
+
+    Where it does not, it stands still for nearly all of the request, every time. Other work on the machine stretches
+    both alike and interrupts now and then: so the longest pause is taken as a share of the request, of the best of
+    three."""
     text = "def f(x):\n    return x + 1  # some code, and prose\n" * 6000
+    shares = [await longest_pause(server, text) for _ in range(3)]
+    assert min(shares) < 0.3, f"the event loop stood still for {min(shares):.0%} of the request"
+
+
+async def longest_pause(server: Server, text: str) -> float:
+    """Of the event loop while a request is answered, as a share of the whole request."""
+    began = before = time.monotonic()
     long = asyncio.create_task(server.chat(text))
     worst = 0.0
     while not long.done():
-        before = time.monotonic()
         await asyncio.sleep(0.001)
-        worst = max(worst, time.monotonic() - before)
+        now = time.monotonic()
+        worst, before = max(worst, now - before), now
     assert (await long).status_code == 200
-    assert worst < 0.15, f"the event loop stood still for {worst:.3f} s"
+    return worst / (before - began)

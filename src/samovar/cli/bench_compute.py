@@ -97,7 +97,7 @@ def prefill(
     model: Model = DEFAULT_MODEL,
     tokens: Annotated[str, typer.Option(help="Lengths of cold prompts.")] = "512,4096",
     max_num_batched_tokens: Annotated[
-        int | None, typer.Option(help="Tokens per step.", show_default="what takes 50 ms (200 on PyTorch), measured")
+        int | None, typer.Option(help="Tokens per step.", show_default="what takes 200 ms, measured")
     ] = None,
     quantization: Quantized = "auto",
     torch: Torch = True,

@@ -107,7 +107,7 @@ def serve(
         ),
     ] = None,
     kv_cache_dtype: Annotated[
-        str, typer.Option(help="auto or bfloat16. auto: as --dtype.", rich_help_panel=CACHE)
+        str, typer.Option(help="auto, bfloat16 or int8. auto: as --dtype.", rich_help_panel=CACHE)
     ] = "auto",
     num_gpu_blocks_override: Annotated[
         int | None, typer.Option(help="Number of KV blocks instead of a size.", rich_help_panel=CACHE)
@@ -126,7 +126,15 @@ def serve(
         int | None,
         typer.Option(
             help="Tokens per step.",
-            show_default="what takes 50 ms (200 on PyTorch), measured",
+            show_default="what takes 200 ms, measured",
+            rich_help_panel=SCHEDULING,
+        ),
+    ] = None,
+    max_num_mixed_prefill_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Prefill tokens of a step in which other requests decode; 0: no limit.",
+            show_default="what takes 50 ms, measured; none on PyTorch",
             rich_help_panel=SCHEDULING,
         ),
     ] = None,
@@ -218,6 +226,7 @@ def serve(
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
+        max_num_mixed_prefill_tokens=max_num_mixed_prefill_tokens,
         depth=2 if async_scheduling else 1,
         long_prefill_token_threshold=long_prefill_token_threshold,
         prefill_schedule_interval=prefill_schedule_interval,

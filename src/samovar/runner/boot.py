@@ -28,8 +28,7 @@ from samovar.runner.local import LocalRunner
 from samovar.runner.memory import available_memory_bytes
 from samovar.runner.profile import (
     LONGEST_PROBE_TOKENS,
-    NATIVE_STEP_TARGET_S,
-    STEP_TARGET_S,
+    MIXED_STEP_TARGET_S,
     measure_prefill_rate,
     probe_blocks,
     step_tokens,
@@ -75,11 +74,11 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
         checkpoint, compute, max(config.max_model_len or spec.max_position_embeddings, LONGEST_PROBE_TOKENS)
     )
     report(f"loaded {spec.num_parameters() / 1e6:.0f}M parameters in {time.monotonic() - began:.1f} s")
-    capacity = resolve_capacity(config, spec, compute.dtype, available_memory_bytes())
-    budget = _step_budget(config, compute, loaded, report)
+    capacity = resolve_capacity(config, spec, compute.kv_dtype, available_memory_bytes())
+    budget, mixed = _budgets(config, compute, loaded, report)
     threshold, unfit = resolve_threshold(config, budget)
     _say((), (*capacity.warnings, *unfit))
-    engine_config = _engine_config(config, capacity, budget, threshold)
+    engine_config = _engine_config(config, capacity, budget, mixed, threshold)
     folder = Path(config.cache_dir) / "monokernel"
     max_rows = mono_rows(loaded, checkpoint, compute, config.monokernel, config.block_size, folder)
     report(f"mono decode: {f'up to {max_rows} rows' if max_rows else 'off'}")
@@ -103,6 +102,7 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
         loaded.model,
         cache,
         best=loaded.best,
+        draw_many=loaded.draw_many,
         num_threads=config.num_threads,
         on_done=on_done,
         debug=config.debug,
@@ -117,23 +117,31 @@ def _say(notes: tuple[str, ...], warnings: tuple[str, ...]) -> None:
         log.warning("%s", warning)
 
 
-def _step_budget(config: EngineProcessConfig, compute: Compute, loaded: EngineModel, report: Report) -> int:
-    if config.max_num_batched_tokens is not None:
-        return config.max_num_batched_tokens
+def _budgets(config: EngineProcessConfig, compute: Compute, loaded: EngineModel, report: Report) -> tuple[int, int]:
+    """Tokens of a step, and prefill tokens of a step that also decodes (0: no limit of their own)."""
+    most, mixed = config.max_num_batched_tokens, config.max_num_mixed_prefill_tokens
+    if most is not None and (mixed is not None or compute.isa is None):
+        return most, mixed or 0
     scratch = loaded.new_cache(probe_blocks(config.block_size), config.block_size)
     rate = measure_prefill_rate(loaded.model, scratch)
-    target_s = STEP_TARGET_S if compute.isa is None else NATIVE_STEP_TARGET_S
-    budget = step_tokens(rate, config.block_size, target_s)
-    report(f"prefills {rate:.0f} tokens/s: max_num_batched_tokens is {budget}")
-    return budget
+    most = most or step_tokens(rate, config.block_size)
+    if mixed is None:
+        # Short steps cost little only where a step is one native call per op.
+        mixed = 0 if compute.isa is None else step_tokens(rate, config.block_size, MIXED_STEP_TARGET_S)
+    mixed_text = f", {mixed} of prefill beside decodes" if mixed else ""
+    report(f"prefills {rate:.0f} tokens/s: steps of up to {most} tokens{mixed_text}")
+    return most, mixed
 
 
-def _engine_config(config: EngineProcessConfig, capacity: Capacity, budget: int, threshold: int) -> EngineConfig:
+def _engine_config(
+    config: EngineProcessConfig, capacity: Capacity, budget: int, mixed: int, threshold: int
+) -> EngineConfig:
     return EngineConfig(
         num_blocks=capacity.num_blocks,
         block_tokens=config.block_size,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=budget,
+        max_num_mixed_prefill_tokens=mixed,
         max_model_len=capacity.max_model_len,
         depth=config.depth,
         long_prefill_token_threshold=threshold,
@@ -173,12 +181,13 @@ def _settings(config: EngineProcessConfig, core: EngineConfig, capacity: Capacit
     resolved |= {
         "dtype": compute.dtype,
         "quantization": compute.quantization,
-        "kv_cache_dtype": compute.dtype,
+        "kv_cache_dtype": compute.kv_dtype,
         "isa": compute.isa or TORCH_OPS,
         "num_gpu_blocks": capacity.num_blocks,
         "kv_cache_memory_bytes": capacity.kv_bytes,
         "max_model_len": capacity.max_model_len,
         "max_num_batched_tokens": core.max_num_batched_tokens,
+        "max_num_mixed_prefill_tokens": core.max_num_mixed_prefill_tokens,
         "long_prefill_token_threshold": core.long_prefill_token_threshold,
         "num_threads": compute.threads or torch.get_num_threads(),
     }

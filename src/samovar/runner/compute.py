@@ -16,32 +16,41 @@ from samovar.kernels.cpu.native_library import (
 from samovar.models.packed_limits import packed_misfit
 from samovar.runner.config import EngineProcessConfig
 from samovar.runner.resolve import resolve_dtype
-from samovar.spec.dtype import QUANTIZATIONS, DTypeName, Quantization
+from samovar.spec.dtype import QUANTIZATIONS, DTypeName, KVDTypeName, Quantization
 from samovar.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
     dtype: DTypeName
-    """Of activations where they are rounded, of plain weights, and of KV."""
+    """Of activations where they are rounded, and of plain weights."""
     quantization: Quantization
     isa: str | None = None
     """Of the native kernels; None: PyTorch's operators."""
     threads: int | None = None
     """Of the native kernels."""
+    int8_kv: bool = False
     notes: tuple[str, ...] = ()
     """For the log."""
     warnings: tuple[str, ...] = ()
 
     @property
+    def kv_dtype(self) -> KVDTypeName:
+        return "int8" if self.int8_kv else self.dtype
+
+    @property
     def kv_kind(self) -> str:
         """What makes KV of equal tokens differ: not the instruction set, which moves only the last bits."""
-        return self.dtype if self.isa is None else f"{self.dtype} packed {self.quantization}"
+        if self.isa is None:
+            return self.dtype
+        kind = f"{self.dtype} packed {self.quantization}"
+        return f"{kind}, int8 KV" if self.int8_kv else kind
 
     def __str__(self) -> str:
         if self.isa is None:
             return f"{self.dtype} (PyTorch)"
-        return f"{self.dtype}, quantization {self.quantization} (native {self.isa}, {self.threads} threads)"
+        kv = ", int8 KV" if self.int8_kv else ""
+        return f"{self.dtype}, quantization {self.quantization}{kv} (native {self.isa}, {self.threads} threads)"
 
 
 def resolve_compute(
@@ -63,7 +72,8 @@ def resolve_compute(
     else:
         threads = config.num_threads or available_cores()
         quantization = next(known for known in QUANTIZATIONS if known == config.quantization)
-        return Compute("bfloat16", quantization, library.choose(config.isa), threads)
+        isa = library.choose(config.isa)
+        return Compute("bfloat16", quantization, isa, threads, int8_kv=config.kv_cache_dtype == "int8")
     _refuse_what_is_native(config, library, reason)
     dtype = resolve_dtype(config, stored)
     if config.kv_cache_dtype not in ("auto", dtype):

@@ -9,10 +9,11 @@ from samovar.core.config import refuse_without_effect
 from samovar.spec.dtype import DTYPES, QUANTIZATIONS
 
 DTYPE_CHOICES = ("auto", *DTYPES)
-KV_DTYPE_CHOICES = ("auto", "bfloat16")
+KV_DTYPE_CHOICES = ("auto", "bfloat16", "int8")
 DEVICES = ("cpu",)
 MONOKERNEL_CHOICES = ("auto", "on", "off")
 POLICIES = ("lru",)
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,8 @@ class EngineProcessConfig:
     """What native kernels hold weights in. "auto": a GGUF file's own quantisation, safetensors as `dtype`; "none":
     everything as `dtype`; "int8": everything in 8 bits."""
     kv_cache_dtype: str = "auto"
-    """"auto": as `dtype`."""
+    """"auto": as `dtype`. "int8": 8 bits with a scale per token and head, about half of bfloat16's memory; on native
+    kernels alone."""
     isa: str = "auto"
     """Instruction set of the native kernels; "auto": the best this CPU has; "torch": none of them, PyTorch instead."""
     monokernel: str = "auto"
@@ -49,7 +51,9 @@ class EngineProcessConfig:
     """Auto: the checkpoint's context, or what the pool holds if that is less."""
     max_num_seqs: int = 256
     max_num_batched_tokens: int | None = None
-    """Auto: the largest step that stays under 50 ms (on PyTorch's operators 200) at the measured prefill rate."""
+    """Auto: the largest step that stays under 200 ms at the measured prefill rate."""
+    max_num_mixed_prefill_tokens: int | None = None
+    """Auto: on native kernels what takes 50 ms; elsewhere no limit."""
     depth: int = 2
     long_prefill_token_threshold: int = 0
     prefill_schedule_interval: int = 1
@@ -75,10 +79,16 @@ class EngineProcessConfig:
             self._at_least(name, 1)
         for name in ("max_num_queued_reqs", "max_num_queued_tokens", "long_prefill_token_threshold"):
             self._at_least(name, 0)
+        if self.max_num_mixed_prefill_tokens is not None:
+            self._at_least("max_num_mixed_prefill_tokens", 0)
         optional = ("num_gpu_blocks_override", "kv_cache_memory_bytes", "max_model_len", "max_num_batched_tokens")
         for name in (*optional, "num_threads"):
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
+        if self.num_threads is not None and self.num_threads > MOST_THREADS:
+            raise ConfigError(
+                f"--num-threads must be at most {MOST_THREADS}, got {self.num_threads}", param="num_threads"
+            )
         refuse_without_effect(
             self.max_num_seqs,
             self.max_num_batched_tokens,

@@ -16,6 +16,7 @@ import time
 import numpy as np
 import torch
 
+from samovar import __version__
 from samovar.base.keys import digest
 from samovar.kernels.rows import make_rows
 from samovar.models.batch import ForwardBatch, KVCache
@@ -33,8 +34,8 @@ _WORTH = 1.02
 
 
 def crossover_key(fingerprint: bytes, kind: str, isa: str, threads: int) -> str:
-    """Names a host, a checkpoint and how it is computed."""
-    parts = (platform.machine(), _cpu_name(), isa, str(threads), kind)
+    """Names a host, a checkpoint and how it is computed, by which version of this package."""
+    parts = (__version__, platform.machine(), _cpu_name(), isa, str(threads), kind)
     return digest((fingerprint, *(part.encode() for part in parts))).hex()
 
 
@@ -66,18 +67,26 @@ def measure_crossover(model: PackedLlama, scratch: KVCache) -> int:
     mono = MonoLlama(model, scratch)
     found = 0
     for num_rows in PROBE_ROWS:
-        batch = _probe(num_rows, scratch.block_tokens)
+        if not _gains(mono, model, scratch, num_rows):
+            break
+        found = num_rows
+    return found
+
+
+def _gains(mono: MonoLlama, normal: PackedLlama, scratch: KVCache, num_rows: int) -> bool:
+    """The verdict is kept for good, so a bad one is checked: with three times the repeats."""
+    batch = _probe(num_rows, scratch.block_tokens)
+    for repeats in (_REPEATS, 3 * _REPEATS):
         seconds: dict[str, list[float]] = {"mono": [], "normal": []}
-        for _ in range(1 + _REPEATS):
-            for name, path in (("mono", mono), ("normal", model)):
+        for _ in range(1 + repeats):
+            for name, path in (("mono", mono), ("normal", normal)):
                 begin = time.perf_counter()
                 path.forward(batch, scratch)
                 seconds[name].append(time.perf_counter() - begin)
         # The fastest of each: other work on the machine only ever makes a step slower.
-        if min(seconds["mono"][1:]) > _WORTH * min(seconds["normal"][1:]):
-            break
-        found = num_rows
-    return found
+        if min(seconds["mono"][1:]) <= _WORTH * min(seconds["normal"][1:]):
+            return True
+    return False
 
 
 def scratch_blocks(block_tokens: int) -> int:

@@ -21,7 +21,8 @@ from samovar.runner.crossover import (
     save_crossover,
     scratch_blocks,
 )
-from samovar.runner.sampler import Best, best_of
+from samovar.runner.native_draw import drawing
+from samovar.runner.sampler import Best, DrawMany, best_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class EngineModel:
     new_cache: Callable[[int, int], KVCache]
     """(num_blocks, block_tokens)"""
     best: Best
+    draw_many: DrawMany | None = None
 
 
 def load_engine_model(checkpoint: Checkpoint, compute: Compute, max_positions: int) -> EngineModel:
@@ -39,7 +41,10 @@ def load_engine_model(checkpoint: Checkpoint, compute: Compute, max_positions: i
         model = load_model(checkpoint, compute.dtype)
         return EngineModel(model, lambda blocks, tokens: new_cache(spec, blocks, tokens, compute.dtype), best_of)
     packed = load_packed_model(checkpoint, _native(compute), compute.quantization, max_positions)
-    return EngineModel(packed, lambda blocks, tokens: new_tiled_cache(spec, blocks, tokens), packed.argmax)
+    draw_many = drawing(packed.ops.draw) if packed.ops.draw is not None else None
+    return EngineModel(
+        packed, lambda blocks, tokens: new_tiled_cache(spec, blocks, tokens, compute.kv_dtype), packed.argmax, draw_many
+    )
 
 
 def mono_rows(

@@ -19,7 +19,7 @@ from samovar.core.plan import Copy, Start, StepPlan, StepResult, TokenLogprobs, 
 from samovar.models.batch import KVCache
 from samovar.models.load import Model
 from samovar.runner.batch import build_batch
-from samovar.runner.sampler import Best, best_of, sample
+from samovar.runner.sampler import Best, DrawMany, best_of, sample
 from samovar.runner.state import RunnerRequest
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,9 @@ class PlanTicket:
 class LocalRunner:
     """`core.ports.Runner` over one model and one pool of blocks, both owned from here on.
 
-    `best` finds the likeliest tokens of logits; a model may bring a faster one. `on_done` is called from the runner's
-    thread after every plan, with its ticket already done. A step that raises becomes a result with `error` set, and
-    the runner goes on.
+    `best` finds the likeliest tokens of logits, `draw_many` samples from them; a model may bring faster ones.
+    `on_done` is called from the runner's thread after every plan, with its ticket already done. A step that raises
+    becomes a result with `error` set, and the runner goes on.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class LocalRunner:
         cache: KVCache,
         *,
         best: Best = best_of,
+        draw_many: DrawMany | None = None,
         num_threads: int | None = None,
         on_done: Callable[[], None] = lambda: None,
         debug: bool = False,
@@ -71,6 +72,7 @@ class LocalRunner:
         self._model = model
         self._cache = cache
         self._best = best
+        self._draw_many = draw_many
         self._num_threads = num_threads
         self._on_done = on_done
         self._debug = debug
@@ -154,7 +156,7 @@ class LocalRunner:
         if batch.forward.rows:
             with torch.inference_mode():
                 logits = self._model.forward(batch.forward, self._cache)
-                sampled = sample(logits, batch.samples, self._best)
+                sampled = sample(logits, batch.samples, self._best, self._draw_many)
             for row, fault in sampled.faults.items():
                 log.warning("request %d ends in step %d: %s", batch.samples[row].request_id, plan.step, fault)
             for at, token, report in zip(batch.sampling_chunks, sampled.tokens, sampled.logprobs, strict=True):

@@ -12,10 +12,8 @@ from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.load import Model
 
 STEP_TARGET_S = 0.2
-"""On PyTorch's operators, whose cost per call makes short steps dear."""
-NATIVE_STEP_TARGET_S = 0.05
-"""On native kernels a short step computes almost as fast as a long one, and this is how long the tokens of everyone
-else wait while a prompt is computed."""
+MIXED_STEP_TARGET_S = 0.05
+"""Of a step in which others decode: this is how long their tokens wait while a prompt is computed."""
 SMALLEST_STEP_TOKENS = 64
 LARGEST_STEP_TOKENS = 8192
 _PROBE_TOKENS = (64, 256)

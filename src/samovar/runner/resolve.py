@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from samovar.base.errors import ConfigError
 from samovar.base.keys import digest
 from samovar.runner.config import EngineProcessConfig
-from samovar.spec.dtype import ELEMENT_BYTES, DTypeName
+from samovar.spec.dtype import DTypeName, KVDTypeName
 from samovar.spec.model import ModelSpec
 
 DEFAULT_KV_BYTES = 4 << 30
@@ -28,7 +28,7 @@ def resolve_dtype(config: EngineProcessConfig, stored: DTypeName | None) -> DTyp
 
 
 def resolve_capacity(
-    config: EngineProcessConfig, spec: ModelSpec, dtype: DTypeName, available_bytes: int | None
+    config: EngineProcessConfig, spec: ModelSpec, kv_dtype: KVDTypeName, available_bytes: int | None
 ) -> Capacity:
     """The pool always holds one request of `max_model_len`. Raises ConfigError where flags ask for more than fits."""
     context = spec.max_position_embeddings
@@ -38,7 +38,7 @@ def resolve_capacity(
             param="max_model_len",
         )
     wanted_len = config.max_model_len if config.max_model_len is not None else context
-    block_bytes = spec.kv_bytes_per_token(ELEMENT_BYTES[dtype]) * config.block_size
+    block_bytes = spec.kv_bytes_per_token_in(kv_dtype) * config.block_size
     num_blocks, source = _num_blocks(config, wanted_len, block_bytes, available_bytes)
     held = num_blocks * config.block_size
     kv_bytes = num_blocks * block_bytes

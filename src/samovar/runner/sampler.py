@@ -26,6 +26,8 @@ GREEDY_BELOW = 1e-5
 
 Best = Callable[[Tensor], tuple[list[int], list[bool]]]
 """logits [S, V] -> per row the lowest of its best tokens, and whether every logit is finite."""
+DrawMany = Callable[[Tensor, list[int], list[SamplingParams], list[float]], list[int]]
+"""(logits [S, V], rows, their parameters, a number in [0, 1) for each) -> their tokens, by the rules of `filters`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +57,32 @@ def best_of(logits: Tensor) -> tuple[list[int], list[bool]]:
     return logits.argmax(dim=-1).tolist(), torch.isfinite(logits.sum(dim=-1)).tolist()
 
 
-def sample(logits: Tensor, rows: Sequence[SamplingRow], best: Best = best_of) -> Sampled:
+def sample(
+    logits: Tensor, rows: Sequence[SamplingRow], best: Best = best_of, draw_many: DrawMany | None = None
+) -> Sampled:
     """logits [S, V] float32, read only; S rows. A row without a usable number to choose by is that row's fault alone:
-    no request can make another's fail."""
+    no request can make another's fail. `draw_many` takes the rows whose logits nothing changes first; without it, and
+    for the others, NumPy draws row by row."""
     tokens: list[int | None] = [None] * len(rows)
     faults: dict[int, str] = {}
+    drawn: list[int] = []
     chosen, finite = best(logits) if rows else ([], [])
     for at, (row, sound) in enumerate(zip(rows, finite, strict=True)):
         if not sound:
             faults[at] = "the model gave logits that are not finite"
         elif row.params.temperature < GREEDY_BELOW and not changes_logits(row.params, row.position):
             tokens[at] = chosen[at]
+        elif draw_many is not None and not changes_logits(row.params, row.position):
+            drawn.append(at)
         else:
             tokens[at] = _sample_row(logits[at], row)
             if tokens[at] is None:
                 faults[at] = "penalties, bias and masks leave no token that could be sampled"
+    if drawn and draw_many is not None:
+        params = [rows[at].params for at in drawn]
+        numbers = [uniform(rows[at].params.seed, rows[at].position) for at in drawn]
+        for at, token in zip(drawn, draw_many(logits, drawn, params, numbers), strict=True):
+            tokens[at] = token
     return Sampled(tokens, _report(logits, rows, tokens), faults)
 
 
