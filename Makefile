@@ -7,7 +7,7 @@ NATIVE := CMakeLists.txt $(wildcard src/samovar/kernels/cpu/native/*)
 # One thread per process: the suite runs in parallel processes, and threads that wait for each other waste cores.
 TEST_ENV := OMP_NUM_THREADS=1
 
-.PHONY: serve test test-fast check format lock clean
+.PHONY: serve test test-fast test-native check format lock clean
 
 serve: $(VENV)/.installed
 	$(BIN)/samovar serve $(ARGS)
@@ -18,6 +18,19 @@ test: $(VENV)/.installed-dev check
 # The torch-free half, without slow tests.
 test-fast: $(VENV)/.installed-dev
 	$(TEST_ENV) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not torch and not model and not slow" $(ARGS)
+
+# The kernels' plain C++ tests: as they are built for use, then under sanitizers (less optimised: with -O3 these take a
+# quarter of an hour to compile). Needs cmake and a compiler, and several minutes for a first build, so `make test`, which
+# tests the same kernels through Python, does without.
+test-native: test-native-plain test-native-address test-native-thread
+
+test-native-plain: OPTIONS := -DCMAKE_BUILD_TYPE=Release
+test-native-address: OPTIONS := -DCMAKE_BUILD_TYPE=Checked -DCMAKE_CXX_FLAGS_CHECKED=-O1 -DSAMOVAR_SANITIZE=address,undefined
+test-native-thread: OPTIONS := -DCMAKE_BUILD_TYPE=Checked -DCMAKE_CXX_FLAGS_CHECKED=-O1 -DSAMOVAR_SANITIZE=thread
+test-native-%:
+	cmake -S . -B build/native-tests/$* -DSAMOVAR_PYTHON=OFF -DSAMOVAR_TESTS=ON $(OPTIONS)
+	cmake --build build/native-tests/$* --parallel 2
+	ctest --test-dir build/native-tests/$*/src/samovar/kernels/cpu/native --output-on-failure
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests

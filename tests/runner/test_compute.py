@@ -96,4 +96,4 @@ def test_kv_of_other_numbers_has_another_name() -> None:
     kinds = [resolve(quantization=q).kv_kind for q in ("auto", "none", "int8")]
     kinds += [resolve(dtype="float32").kv_kind, resolve("bfloat16", isa="torch").kv_kind]
     assert len(set(kinds)) == 5
-    assert resolve(isa="amx").kv_kind == resolve(isa="scalar").kv_kind, "another instruction set reads it as well"
+    assert resolve(isa="amx").kv_kind != resolve(isa="scalar").kv_kind, "another instruction set rounds differently"

@@ -40,10 +40,11 @@ class Compute:
 
     @property
     def kv_kind(self) -> str:
-        """What makes KV of equal tokens differ: not the instruction set, which moves only the last bits."""
+        """What makes KV of equal tokens differ. The instruction set does: what a hit finds must have the bits that
+        computing it again would give."""
         if self.isa is None:
             return self.dtype
-        kind = f"{self.dtype} packed {self.quantization}"
+        kind = f"{self.dtype} packed {self.quantization} {self.isa}"
         return f"{kind}, int8 KV" if self.int8_kv else kind
 
     def __str__(self) -> str:

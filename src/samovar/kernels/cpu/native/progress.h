@@ -54,7 +54,7 @@ class Progress {
 
  private:
   // Longer than threads that run are apart at the end of a stage.
-  static constexpr std::chrono::microseconds kSpin{10};
+  static constexpr std::chrono::microseconds kSpin{30};
 
   struct alignas(64) Word {
     std::atomic<uint64_t> reached{0};

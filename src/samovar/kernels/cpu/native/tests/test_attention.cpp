@@ -51,19 +51,24 @@ Sequence random_sequence(Random& random, const Shape& shape) {
   return s;
 }
 
-// What a pool of this format keeps of x [head_dim].
-std::vector<float> as_kept(KVFormat format, const float* x, int head_dim) {
-  std::vector<float> kept(x, x + head_dim);
-  float top = 0;
-  for (float value : kept) top = std::max(top, std::fabs(value));
-  for (float& value : kept) {
-    if (format == KVFormat::int8) {
-      value = top == 0 ? 0 : std::nearbyint(value * (127.0f / top)) * (top / 127.0f);
-    } else {
-      value = rounded_to_bf16(value);
+// The sequence as attention over a pool of this format sees it.
+Sequence as_kept(KVFormat format, Sequence s) {
+  const size_t head_dim = s.shape.head_dim;
+  for (std::vector<float>* all : {&s.k, &s.v}) {
+    for (size_t at = 0; at < all->size(); at += head_dim) {
+      float* x = all->data() + at;
+      float top = 0;
+      for (size_t i = 0; i < head_dim; i++) top = std::max(top, std::fabs(x[i]));
+      for (size_t i = 0; i < head_dim; i++) {
+        if (format == KVFormat::bf16) x[i] = rounded_to_bf16(x[i]);
+        if (format == KVFormat::int8) x[i] = top == 0 ? 0 : std::nearbyint(x[i] * (127.0f / top)) * (top / 127.0f);
+      }
     }
   }
-  return kept;
+  if (format == KVFormat::bf16) {
+    for (float& x : s.q) x = rounded_to_bf16(x);
+  }
+  return s;
 }
 
 // A paged cache for one sequence: blocks in random order among others, every slot full of garbage at first.
@@ -123,7 +128,7 @@ void attend(const Kernels& kernels, const Cache& cache, const Sequence& s, int s
   }
 }
 
-// One query against double precision. The weights are rounded to bf16 after an exponential of error 9e-5, so each is off
+// One query against double precision, both over s as it is kept. The weights are rounded to bf16 after an exponential of error 9e-5, so each is off
 // by at most `off`; that moves their mean by at most off * (mean distance of the values from it). Over an int8 pool queries and weights keep 15 bits at least,
 // but the weights' sum is over others than what multiplies the values: the mean moves by off * (mean size of the values).
 void check_query(const Kernels& kernels, const Sequence& s, KVFormat format, int at, int head, const float* got) {
@@ -132,24 +137,22 @@ void check_query(const Kernels& kernels, const Sequence& s, KVFormat format, int
   const float* q = &s.q[at * shape.q_row() + static_cast<size_t>(head) * shape.head_dim];
   const size_t column = static_cast<size_t>(head / shape.heads) * shape.head_dim;
   std::vector<double> weights(at + 1);
-  std::vector<std::vector<float>> values;
   double top = -kInfinity, total = 0;
   for (int token = 0; token <= at; token++) {
-    const std::vector<float> key = as_kept(format, &s.k[token * shape.kv_row() + column], shape.head_dim);
-    values.push_back(as_kept(format, &s.v[token * shape.kv_row() + column], shape.head_dim));
+    const float* key = &s.k[token * shape.kv_row() + column];
     double dot = 0;
-    for (int i = 0; i < shape.head_dim; i++) {
-      dot += static_cast<double>(format == KVFormat::int8 ? q[i] : rounded_to_bf16(q[i])) * key[i];
-    }
+    for (int i = 0; i < shape.head_dim; i++) dot += static_cast<double>(q[i]) * key[i];
     weights[token] = dot * scale_of(shape);
     top = std::max(top, weights[token]);
   }
   for (double& weight : weights) total += weight = std::exp(weight - top);
   for (int i = 0; i < shape.head_dim; i++) {
     double mean = 0, distance = 0;
-    for (int token = 0; token <= at; token++) mean += weights[token] / total * values[token][i];
+    const float* value = &s.v[column + i];
+    for (int token = 0; token <= at; token++) mean += weights[token] / total * value[token * shape.kv_row()];
     for (int token = 0; token <= at; token++) {
-      distance += weights[token] / total * std::fabs(values[token][i] - (format == KVFormat::int8 ? 0 : mean));
+      const double from = format == KVFormat::int8 ? 0 : mean;
+      distance += weights[token] / total * std::fabs(value[token * shape.kv_row()] - from);
     }
     CHECK(std::fabs(got[i] - mean) <= off * distance + 2e-5,
           "%s: token %d head %d dimension %d of %d: %.7g, expected %.7g +- %.2g", kernels.name, at, head, i,
@@ -174,9 +177,10 @@ void test_reference(const Kernels& kernels, Random& random, KVFormat format, int
   cache.write(kernels, s, 0, shape.tokens);
   std::vector<float> out(shape.tokens * shape.q_row());
   attend(kernels, cache, s, start, queries, &out);
+  const Sequence kept = as_kept(format, s);
   for (int at : {start, shape.tokens - 1}) {
     for (int head = 0; head < shape.kv_heads * shape.heads; head++) {
-      check_query(kernels, s, format, at, head, &out[at * shape.q_row() + static_cast<size_t>(head) * shape.head_dim]);
+      check_query(kernels, kept, format, at, head, &out[at * shape.q_row() + static_cast<size_t>(head) * shape.head_dim]);
     }
   }
 }
