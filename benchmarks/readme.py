@@ -37,6 +37,31 @@ def rows() -> list[tuple[str, str]]:
                 f"{m['held_blocks']}, {r['errors']}, {growth:.1f} MiB",
             )
         )
+    if peers := load("peers"):
+        out += peer_rows(peers)
+    return out
+
+
+PEER_FIGURES = (
+    ("single512", "stream_tokens_per_s", "one stream after a prompt of 512 tokens: tokens per second", "{:.0f}"),
+    ("single512", "ttft_ms", "the same: time to the first token, ms", "{:.0f}"),
+    ("deep4096", "stream_tokens_per_s", "one stream at a depth of 4,096: tokens per second", "{:.0f}"),
+    ("deep4096", "ttft_ms", "the same: time to the first token, ms", "{:,.0f}"),
+    ("conc8", "output_tokens_per_s", "eight streams at once: tokens per second together", "{:.0f}"),
+    ("conc8", "longest_gap_ms", "the same: longest gap between a stream's tokens, ms", "{:.0f}"),
+    ("agent", "wall_s", "four agents of twelve turns: seconds", "{:.1f}"),
+    ("agent", "later_turn_ttft_ms", "the same: time to the first token of later turns, ms", "{:.0f}"),
+)
+
+
+def peer_rows(peers: dict[str, Any]) -> list[tuple[str, str]]:
+    """Every server's median beside the first one's."""
+    notes = {server["name"]: server["note"] for server in peers["config"]["servers"]}
+    servers = ", ".join(f"{name} ({note})" for name, note in notes.items())
+    out = [(f"over HTTP, {peers['machine']['cores']} cores, {peers['repeats']} alternating repeats", servers)]
+    for scenario, figure, what, form in PEER_FIGURES:
+        of = peers["measured"]["summary"][scenario]
+        out.append((what, " / ".join(form.format(of[name]["median"][figure]) for name in notes)))
     return out
 
 

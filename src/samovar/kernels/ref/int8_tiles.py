@@ -45,4 +45,4 @@ def _rounded(x: Float32Array) -> tuple[NDArray[np.int8], Float32Array]:
     top = np.abs(x).max(-1)
     some = top >= SMALLEST
     inverse = np.divide(np.float32(127), top, out=np.zeros_like(top), where=some)
-    return np.floor(x * inverse[..., None]).astype(np.int8), np.where(some, top / np.float32(127), np.float32(0))
+    return np.rint(x * inverse[..., None]).astype(np.int8), np.where(some, top / np.float32(127), np.float32(0))
