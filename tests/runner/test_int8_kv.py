@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
+from tests.kernels.packed import needs_native
 from tests.models.oracle import save_tiny
 import torch
 
@@ -24,7 +25,6 @@ from samovar.spec.model import ModelSpec, RopeSpec
 pytestmark = pytest.mark.torch
 
 SPEC = ModelSpec("llama", 100, 64, 128, 2, 4, 2, 64, 1e-5, RopeSpec(1e4), max_position_embeddings=100_000)
-HAS_KERNELS = pytest.mark.skipif(native_library() is None, reason="this installation has no native kernels")
 
 
 def config(**values: object) -> EngineProcessConfig:
@@ -63,7 +63,7 @@ def test_refused_without_native_kernels(values: dict[str, object], reason: str) 
     assert reason in caught.value.message and caught.value.param == "kv_cache_dtype"
 
 
-@HAS_KERNELS
+@needs_native
 def test_kv_in_8_bits_has_a_name_of_its_own() -> None:
     kinds = [
         resolve_compute(config(kv_cache_dtype=dtype), SPEC, None, native_library()).kv_kind
@@ -81,7 +81,7 @@ def start(folder: Path, dtype: str) -> Booted:
     return boot(settings, lambda text: None, lambda: None)
 
 
-@HAS_KERNELS
+@needs_native
 def test_settings_show_it(tmp_path: Path) -> None:
     """They are the labels of `vllm:cache_config_info`."""
     save_tiny(tmp_path, intermediate_size=96, head_dim=32, max_position_embeddings=128)

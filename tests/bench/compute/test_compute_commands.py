@@ -23,10 +23,9 @@ from samovar.kernels.cpu.native_library import native_library
 from samovar.kernels.ref.records import packed_bytes, unpack
 from samovar.models.load import new_tiled_cache
 from tests.bench.compute.sizes import SPEC
+from tests.kernels.packed import needs_native
 
 pytestmark = pytest.mark.torch
-
-needs_native = pytest.mark.skipif(native_library() is None, reason="this installation has no native kernels")
 
 
 @pytest.fixture(scope="module")

@@ -231,7 +231,7 @@ void over_many_rows(const Matrix& matrix, const Activations& act, int row0, int 
     for (; count < most; count++) {
       const Blocks blocks = unit(index + count, first, end);
       if (blocks.count == 0) break;
-      units[count] = as_bf16<F>(matrix, blocks, scratch + count * unit_bytes);
+      units[count] = as_bf16<F>(matrix, blocks, scratch == nullptr ? nullptr : scratch + count * unit_bytes);
     }
     tiles_will_read(scratch);
     for (int p = 0; p < panels; p++) {
