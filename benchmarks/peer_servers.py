@@ -123,9 +123,19 @@ class Running:
                 raise SetupError(f"{self.server.name}: {why}\n{self._log_tail()}")
             await asyncio.sleep(POLL_S)
 
+    def pause(self) -> None:
+        """Takes it off the cores, its memory stays: some servers spin while they are idle."""
+        if self._process is not None:
+            self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self._process is not None:
+            self._signal(signal.SIGCONT)
+
     def stop(self) -> None:
         if self._process is None:
             return
+        self._signal(signal.SIGCONT)
         # The whole group, and again when its first process is gone: a helper that outlives it would take a core.
         self._signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

@@ -76,8 +76,11 @@ async def compare(servers: Sequence[Server], options: argparse.Namespace) -> Mea
                             server, client, logs / f"{server.name}.log"
                         )
                         kept[server.name] = running
+                        running.resume()
                         await _measure(client, server, repetition, options, measured)
-                        if not options.keep:
+                        if options.keep:
+                            running.pause()
+                        else:
                             kept.pop(server.name).stop()
             finally:
                 for running in kept.values():
@@ -154,7 +157,7 @@ def _result(servers: Sequence[Server], options: argparse.Namespace, measured: Me
     config = {
         "servers": shown,
         "scenarios": {name: asdict(SCENARIOS[name]) for name in options.scenarios},
-        "kept_running": options.keep,
+        "kept_stopped": options.keep,
     }
     figures = {"summary": result, "runs": measured}
     return bench_result("peers", config, figures, seed=options.seed, repeats=options.reps)
@@ -193,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenarios", type=_scenarios, default=list(SCENARIOS), help=", ".join(SCENARIOS))
     parser.add_argument("--reps", type=_at_least_one, default=5, help="repetitions (5)")
     parser.add_argument("--seed", type=int, default=0, help="of the prompts")
-    parser.add_argument("--keep", action="store_true", help="let every server run on beside the others, unloaded")
+    parser.add_argument("--keep", action="store_true", help="start every server once; it is stopped (SIGSTOP) while others run")
     parser.add_argument("--timeout-s", type=float, default=600.0, help="of one request (600)")
     parser.add_argument("--logs", type=Path, help="keep the servers' logs in this folder")
     parser.add_argument("--json", type=Path, help="write the result here")
