@@ -18,10 +18,11 @@ import torch
 import zmq
 
 from samovar.base.ids import RequestId
-from samovar.base.keys import pack_tokens, root_key
+from samovar.base.keys import extend_keys, join_keys, pack_tokens, root_key
 from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
 from samovar.core.events import FinishReason
+from samovar.core.ports import PrefixMatch
 from samovar.core.request import Request
 from samovar.core.sampling import SamplingParams
 from samovar.models.batch import ForwardBatch, KVCache
@@ -41,6 +42,8 @@ from samovar.runner.messages import (
     FromEngine,
     GetStats,
     Launch,
+    Matched,
+    MatchPrefix,
     Outputs,
     Shutdown,
     Stats,
@@ -136,18 +139,23 @@ def test_answers_come_while_a_step_runs(bench: Bench, tiny: Tiny) -> None:
     assert isinstance(stats, Stats) and stats.stats.num_running + stats.stats.num_waiting == 2
     bench.send(Check())
     assert bench.receive() == Checked(None)
+    root, tokens = root_key(b"x"), pack_tokens(PROMPT)
+    bench.send(MatchPrefix(join_keys(extend_keys(root, tokens, 4)), len(PROMPT)))
+    assert bench.receive() == Matched(PrefixMatch(4, {"device": 4})), "its first block is being computed"
+    bench.send(MatchPrefix(join_keys(extend_keys(root_key(b"y"), tokens, 4)), len(PROMPT)))
+    assert bench.receive() == Matched(PrefixMatch(0, {"device": 0}))
     bench.send(FinishRequest(RequestId(2), 0))
     bench.model.gate.set()
-    tokens: list[int] = []
+    made: list[int] = []
     while True:
         message = bench.receive()
         assert isinstance(message, Outputs)
         assert {output.request_id for output in message.outputs} == {1}
-        tokens.extend(message.outputs[0].token_ids)
+        made.extend(message.outputs[0].token_ids)
         if message.outputs[0].finish is not None:
             assert message.outputs[0].finish is FinishReason.LENGTH
             break
-    assert tokens == tiny.greedy(PROMPT, 5)
+    assert made == tiny.greedy(PROMPT, 5)
 
 
 @pytest.mark.parametrize("how", ["message", "call"])

@@ -108,6 +108,17 @@ async def test_refusals_are_the_classes_they_were(engine: EngineClient) -> None:
         await engine.submit(request(engine, 103, [1], temperature=float("nan")))
 
 
+async def test_a_match_says_what_the_next_request_finds(engine: EngineClient) -> None:
+    asked = request(engine, 150, [77, *PROMPT] * 3)
+    assert (await engine.match(asked.keys, 36)).num_cached_tokens == 0
+    await collect(await engine.submit(asked))
+    again = msgspec.structs.replace(asked, id=RequestId(151))
+    told, (_, last) = await engine.match(asked.keys, 36), await collect(await engine.submit(again))
+    assert told.num_cached_tokens == told.tiers["device"] == last.num_cached_tokens == 32
+    full, _, empty = await asyncio.gather(engine.match(asked.keys, 36), engine.stats(), engine.match(b"", 0))
+    assert [full.num_cached_tokens, empty.num_cached_tokens] == [32, 0]
+
+
 async def test_finish_ends_the_stream_and_frees_the_engine(engine: EngineClient) -> None:
     stream = await engine.submit(request(engine, 200, PROMPT, max_tokens=200))
     first = await anext(stream)
@@ -275,6 +286,8 @@ async def test_killed_in_the_middle_of_everything(tiny: Tiny) -> None:
             await engine.submit(request(engine, 9, PROMPT))
         with pytest.raises(EngineDead):
             await engine.stats()
+        with pytest.raises(EngineDead, match="SIGKILL"):
+            await engine.match(b"", 0)
         engine.finish(RequestId(0), 1)
     finally:
         await engine.close()

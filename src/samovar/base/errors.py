@@ -9,11 +9,13 @@
     │   ├── InvalidField       one field: names it, the value and the limit
     │   ├── ContextLengthExceeded
     │   ├── BodyTooLarge
+    │   ├── UnsupportedEncoding the body is compressed in a way that nobody here can read
     │   ├── UploadTimeout      the body came too slowly or stopped
     │   ├── Unauthorized
     │   └── NotFound
     │       └── ModelNotFound  the name is not one of the served ones
-    ├── Saturated              a queue is full; try again after `retry_after_s`
+    ├── Saturated              the server is full, whoever asks; try again after `retry_after_s`
+    ├── RateLimited            one caller's share is used up; try again after `retry_after_s`
     ├── Draining               the server is shutting down
     ├── EngineDead             the engine process is gone
     ├── StepFailed             a step raised while it computed this request
@@ -67,12 +69,34 @@ class InvalidField(RequestError):
 
 
 class ContextLengthExceeded(RequestError):
+    """`num_tokens` of a prompt (`at_least`: or more) against a context of `limit`, where they are known."""
+
     code = "context_length_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        num_tokens: int | None = None,
+        limit: int | None = None,
+        at_least: bool = False,
+    ) -> None:
+        super().__init__(message, param=param, retry_after_s=retry_after_s)
+        self.num_tokens = num_tokens
+        self.limit = limit
+        self.at_least = at_least
 
 
 class BodyTooLarge(RequestError):
     status = 413
     code = "body_too_large"
+
+
+class UnsupportedEncoding(RequestError):
+    status = 415
+    code = "unsupported_encoding"
 
 
 class UploadTimeout(RequestError):
@@ -98,6 +122,12 @@ class Saturated(SamovarError):
     status = 429
     retryable = True
     code = "saturated"
+
+
+class RateLimited(SamovarError):
+    status = 429
+    retryable = True
+    code = "rate_limit_exceeded"
 
 
 class Draining(SamovarError):

@@ -5,17 +5,19 @@ from __future__ import annotations
 from samovar.base.ids import TransferId
 from samovar.core.board import Board, Transfer
 from samovar.core.draft import Draft
+from samovar.core.pace import Pace
 from samovar.core.plan import Load
 from samovar.core.ports import Connector
 from samovar.core.state import RequestState, Status
 
 
 class Admission:
-    __slots__ = ("_board", "_connector")
+    __slots__ = ("_board", "_connector", "pace")
 
     def __init__(self, board: Board, connector: Connector | None) -> None:
         self._board = board
         self._connector = connector
+        self.pace = Pace()
 
     def find(self, draft: Draft, state: RequestState) -> int | None:
         """Blocks of the table that are there for the request now; None to hold it back for this plan.
@@ -40,6 +42,7 @@ class Admission:
         match = self._connector.lookup(tuple(state.keys[found:limit]), now)
         if not match.asked:
             state.lookup_deadline_s = None
+            state.tier = match.tier
             return min(match.num_blocks, limit - found)
         if state.lookup_deadline_s is None:
             state.lookup_deadline_s = now + match.seconds
@@ -62,6 +65,7 @@ class Admission:
             passed.passed_over += 1
         if state.incarnation == 0:
             board.counters.admitted += 1
+            self.pace.admitted(now)
         if not state.hits_checked:
             state.hits_checked = True
             limit = state.hit_limit(board.config.block_tokens)

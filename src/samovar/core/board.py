@@ -46,6 +46,7 @@ class Counters:
     """Monotone; `EngineStats` is made of them."""
 
     steps: int = 0
+    step_tokens: int = 0
     prefill_steps: int = 0
     failed_steps: int = 0
     admitted: int = 0
@@ -54,6 +55,7 @@ class Counters:
     preemptions: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    cached_by_tier: Counter[str] = field(default_factory=Counter)
     shared_tokens: int = 0
     recomputed_tokens: int = 0
     generated_tokens: int = 0

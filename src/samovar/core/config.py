@@ -32,6 +32,9 @@ class EngineConfig:
     """Waiting requests at most; 0 is no limit."""
     max_num_queued_tokens: int = 0
     """Uncached prompt tokens of waiting requests at most; 0 is no limit."""
+    max_num_queued_reqs_per_tenant: int = 0
+    """The same for the requests of one tenant."""
+    max_num_queued_tokens_per_tenant: int = 0
     enable_prefix_caching: bool = True
     num_speculative_tokens: int = 0
     """Draft tokens a runner may verify per decode; needs depth 1: the next start is known only with the result."""
@@ -49,6 +52,8 @@ class EngineConfig:
             "long_prefill_token_threshold",
             "max_num_queued_reqs",
             "max_num_queued_tokens",
+            "max_num_queued_reqs_per_tenant",
+            "max_num_queued_tokens_per_tenant",
         ):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}", param=name)
@@ -72,6 +77,10 @@ class EngineConfig:
             self.max_num_batched_tokens,
             self.long_prefill_token_threshold,
             self.prefill_schedule_interval,
+        )
+        refuse_wide_shares(
+            ("max_num_queued_reqs", self.max_num_queued_reqs, self.max_num_queued_reqs_per_tenant),
+            ("max_num_queued_tokens", self.max_num_queued_tokens, self.max_num_queued_tokens_per_tenant),
         )
         if self.num_speculative_tokens and self.max_num_batched_tokens <= self.num_speculative_tokens:
             raise ConfigError(
@@ -102,4 +111,14 @@ def refuse_without_effect(
             raise ConfigError(
                 f"{name} {value} has no effect with max_num_seqs 1: it protects requests that run beside a prefill",
                 param=name,
+            )
+
+
+def refuse_wide_shares(*limits: tuple[str, int, int]) -> None:
+    """Raises ConfigError for a tenant's share that is wider than the limit for all: (name, limit for all, share)."""
+    for name, limit, share in limits:
+        if limit and share > limit:
+            raise ConfigError(
+                f"{name}_per_tenant {share} has no effect with {name} {limit}: all tenants together have less",
+                param=f"{name}_per_tenant",
             )

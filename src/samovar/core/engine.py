@@ -6,17 +6,17 @@ randomness, no iteration over sets, no id made elsewhere than by counting. `core
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from samovar.base.errors import ContextLengthExceeded, InvalidField, SamovarError, Saturated
-from samovar.base.ids import RequestId
+from samovar.base.errors import ContextLengthExceeded, InvalidField, RateLimited, SamovarError, Saturated
+from samovar.base.ids import BlockKey, RequestId
 from samovar.base.keys import TOKEN_BYTES
 from samovar.core import outcome
 from samovar.core.board import Board
 from samovar.core.config import EngineConfig
 from samovar.core.events import ErrorInfo, FinishReason, Output, Verdict
 from samovar.core.plan import Gate, StepPlan, StepResult, TransferDone
-from samovar.core.ports import Connector
+from samovar.core.ports import Connector, PrefixMatch
 from samovar.core.request import Request
 from samovar.core.scheduler import Scheduler
 from samovar.core.state import RequestState, Status
@@ -54,7 +54,7 @@ class Engine:
     def submit(self, request: Request, now: float) -> Verdict:
         """Accept a request into its tenant's queue, or say why not."""
         try:
-            state = self._enter(request)
+            state = self._enter(request, now)
         except SamovarError as error:
             self._board.counters.rejected[error.code] += 1
             return Verdict(request.id, ErrorInfo.of(error))
@@ -62,7 +62,7 @@ class Engine:
         self._board.enter(state, Status.WAITING)
         return Verdict(request.id)
 
-    def _enter(self, request: Request) -> RequestState:
+    def _enter(self, request: Request, now: float) -> RequestState:
         board, config = self._board, self._board.config
         num_tokens, odd = divmod(len(request.token_ids), TOKEN_BYTES)
         if odd or num_tokens == 0:
@@ -76,25 +76,49 @@ class Engine:
             raise InvalidField(f"max_tokens must be at least 1, got {request.sampling.max_tokens}", param="max_tokens")
         if request.id in board.requests:
             raise InvalidField(f"request id {request.id} is in use", param="request_id")
-        if config.max_num_queued_reqs and board.num_waiting >= config.max_num_queued_reqs:
-            raise Saturated(
-                f"{board.num_waiting} requests are queued, the limit is {config.max_num_queued_reqs}", retry_after_s=1.0
-            )
         state = RequestState(
             request, board.next_seq, config.block_tokens, config.max_model_len, caching=config.enable_prefix_caching
         )
-        if config.max_num_queued_tokens and board.num_waiting:
-            queued = sum(self._uncached(s) for s in board.queues if s.status is Status.WAITING)
-            mine = self._uncached(state)
-            if queued + mine > config.max_num_queued_tokens:
-                raise Saturated(
-                    f"{queued} uncached tokens are queued and this prompt adds {mine}, "
-                    f"the limit is {config.max_num_queued_tokens}",
-                    retry_after_s=1.0,
-                )
+        self._check_room(state, now)
         state.num_known = state.num_tokens - self._uncached(state)
         board.next_seq += 1
         return state
+
+    def _check_room(self, state: RequestState, now: float) -> None:
+        """Raises RateLimited or Saturated. The tenant's own limits come first: who floods the queue hears that it is
+        its own doing."""
+        board, config = self._board, self._board.config
+        most, most_tokens = config.max_num_queued_reqs_per_tenant, config.max_num_queued_tokens_per_tenant
+        if most or most_tokens:
+            own = [s for s in board.queues.of(state.request.tenant) if s.status is Status.WAITING]
+            self._check_queue(RateLimited, " of yours", own, len(own), most, most_tokens, state, now)
+        most, most_tokens = config.max_num_queued_reqs, config.max_num_queued_tokens
+        self._check_queue(Saturated, "", board.queues, board.num_waiting, most, most_tokens, state, now)
+
+    def _check_queue(
+        self,
+        error: type[SamovarError],
+        whose: str,
+        queue: Iterable[RequestState],
+        num_waiting: int,
+        most: int,
+        most_tokens: int,
+        state: RequestState,
+        now: float,
+    ) -> None:
+        """An empty queue takes any prompt."""
+        if most and num_waiting >= most:
+            wait_s = self._scheduler.admission.pace.wait_s(self._board.num_waiting, now)
+            raise error(f"{num_waiting} requests{whose} are queued, the limit is {most}", retry_after_s=wait_s)
+        if not most_tokens or not num_waiting:
+            return
+        queued, mine = sum(self._uncached(s) for s in queue if s.status is Status.WAITING), self._uncached(state)
+        if queued + mine > most_tokens:
+            wait_s = self._scheduler.admission.pace.wait_s(self._board.num_waiting, now)
+            raise error(
+                f"{queued} uncached tokens{whose} are queued and this prompt adds {mine}, the limit is {most_tokens}",
+                retry_after_s=wait_s,
+            )
 
     def _uncached(self, state: RequestState) -> int:
         kv = self._board.kv
@@ -127,6 +151,15 @@ class Engine:
         transferred(self._board, self._scheduler.admission, done, now)
         return []
 
+    def match(self, keys: Sequence[BlockKey], num_tokens: int) -> PrefixMatch:
+        """How much of a prompt would be found, were it submitted now. Changes nothing. Only the device is asked: a
+        tier's look-up may set something going."""
+        board = self._board
+        tokens = board.config.block_tokens
+        limit = min(max(0, num_tokens - 1) // tokens, len(keys))
+        found = board.kv.index.match(keys, 0, limit) * tokens if board.config.enable_prefix_caching else 0
+        return PrefixMatch(found, {"device": found})
+
     def stats(self) -> EngineStats:
         board, counters, kv = self._board, self._board.counters, self._board.kv
         waiting = [s for s in board.queues if s.status is Status.WAITING]
@@ -142,6 +175,7 @@ class Engine:
             num_free_blocks=kv.pool.num_free,
             num_cached_blocks=kv.index.num_unused,
             steps=counters.steps,
+            step_tokens=counters.step_tokens,
             prefill_steps=counters.prefill_steps,
             failed_steps=counters.failed_steps,
             requests_admitted=counters.admitted,
@@ -150,6 +184,7 @@ class Engine:
             preemptions=counters.preemptions,
             prompt_tokens=counters.prompt_tokens,
             prompt_tokens_cached=counters.cached_tokens,
+            cached_tokens_by_tier=dict(counters.cached_by_tier),
             prompt_tokens_computed=counters.prompt_tokens - counters.cached_tokens,
             recomputed_tokens=counters.recomputed_tokens,
             generation_tokens=counters.generated_tokens,

@@ -76,7 +76,8 @@ def _advance(
     for token in tokens:
         kept += 1
         made = state.num_output + kept
-        if token in state.stop_tokens and made >= state.request.sampling.min_tokens:
+        # A grammar that allows nothing else ends an answer before its min_tokens.
+        if token in state.stop_tokens and (made >= state.request.sampling.min_tokens or state.request.sampling.grammar):
             finish, stop_token = FinishReason.STOP, token
             break
         if made >= state.max_tokens:
@@ -100,6 +101,10 @@ def _count_prompt(board: Board, state: RequestState) -> Miss | None:
     missed = state.num_prompt - state.num_cached
     counters.prompt_tokens += state.num_prompt
     counters.cached_tokens += state.num_cached
+    loaded = min(state.num_loaded, state.num_cached)
+    counters.cached_by_tier["device"] += state.num_cached - loaded
+    if loaded:
+        counters.cached_by_tier[state.tier] += loaded
     counters.shared_tokens += max(0, state.num_cached - state.num_loaded - state.num_known)
     reason = state.miss
     if reason is None:

@@ -46,6 +46,15 @@ class TierMatch(msgspec.Struct, frozen=True, array_like=True):
     """True: the answer is not known yet and comes later; `seconds` is then the deadline after which it is a miss."""
 
 
+class PrefixMatch(msgspec.Struct, frozen=True, array_like=True):
+    """How much of a prompt would be found, were it submitted now."""
+
+    num_cached_tokens: int
+    """Those of a block that is being computed just now are among them: whoever comes now waits for it."""
+    tiers: dict[str, int]
+    """The same by where they are."""
+
+
 class Connector(Protocol):
     """The scheduler's half of a tier: pure, answers from memory at once. The worker's half moves bytes."""
 
@@ -90,6 +99,11 @@ class Service(Protocol):
         ...
 
     async def stats(self) -> EngineStats: ...
+
+    async def match(self, keys: bytes, num_tokens: int) -> PrefixMatch:
+        """What the cache has of a prompt of `num_tokens` whose full blocks have `keys` (16 bytes each, in one string).
+        Changes nothing there: no counter, no order of eviction."""
+        ...
 
     @property
     def dead(self) -> str | None:

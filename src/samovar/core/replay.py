@@ -18,7 +18,7 @@ from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
 from samovar.core.events import Output, Verdict
 from samovar.core.plan import Gate, StepPlan, StepResult, TransferDone
-from samovar.core.ports import Connector, TierMatch
+from samovar.core.ports import Connector, PrefixMatch, TierMatch
 from samovar.core.request import Request
 from samovar.core.stats import EngineStats
 from samovar.policy.retention import RetentionPolicy
@@ -147,6 +147,10 @@ class Recorder:
         outputs = self._engine.transferred(done, now)
         self._sink(Call(Transferred(tuple(done), now), _ENCODER.encode(outputs)))
         return outputs
+
+    def match(self, keys: Sequence[BlockKey], num_tokens: int) -> PrefixMatch:
+        """Not in the log: it changes nothing, so no later answer depends on it."""
+        return self._engine.match(keys, num_tokens)
 
     def stats(self) -> EngineStats:
         return self._engine.stats()

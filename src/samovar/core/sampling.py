@@ -36,3 +36,5 @@ class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
     logit_bias: tuple[tuple[int, float], ...] = ()
     logprobs: int = -1
     """-1: none; k >= 0: the chosen token's log probability and the k most likely ones."""
+    grammar: str = ""
+    """What the output must be, as text that the runner compiles; "" for anything."""

@@ -42,6 +42,7 @@ class Scheduler:
         self._plan_prefills(draft, now, deferred)
         if draft.chunks:
             board.counters.steps += 1
+            board.counters.step_tokens += sum(chunk.num_tokens for chunk in draft.chunks)
             board.counters.prefill_steps += draft.had_prefill
             drained = deferred or not self._undrained(draft)
             self._cadence.planned(deferred=deferred, had_prefill=draft.had_prefill, drained=drained)

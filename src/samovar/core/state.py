@@ -73,6 +73,7 @@ class RequestState:
         "status",
         "stop_tokens",
         "stream",
+        "tier",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +129,8 @@ class RequestState:
         """Prompt tokens that were in the cache when it arrived: what it was found to have beyond them, and beyond
         `num_loaded`, a sibling computed meanwhile."""
         self.num_loaded = 0
+        self.tier = ""
+        """The tier that a load came from."""
         self.restore_to = 0
         """After a preemption: positions below this one were computed before."""
         self.miss: Miss | None = None

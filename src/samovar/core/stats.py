@@ -23,6 +23,8 @@ class EngineStats(msgspec.Struct, frozen=True):
     """Cached and unused: free at a moment's notice."""
 
     steps: int = 0
+    step_tokens: int = 0
+    """Tokens of all steps: prompts, generated ones, and what was computed again or for a client that went away."""
     prefill_steps: int = 0
     failed_steps: int = 0
     requests_admitted: int = 0
@@ -34,6 +36,8 @@ class EngineStats(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     """Prompt tokens of requests that reached their first token: computed + cached."""
     prompt_tokens_cached: int = 0
+    cached_tokens_by_tier: dict[str, int] = {}
+    """`prompt_tokens_cached` by where they were found: "device", or the tier they were loaded from."""
     prompt_tokens_computed: int = 0
     """By first prefills."""
     recomputed_tokens: int = 0

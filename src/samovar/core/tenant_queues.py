@@ -8,7 +8,7 @@ Source: M. Shreedhar and G. Varghese, "Efficient fair queuing using deficit roun
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from samovar.core.state import RequestState
 
@@ -36,6 +36,10 @@ class TenantQueues:
     def __iter__(self) -> Iterator[RequestState]:
         for queue in self._queues.values():
             yield from queue
+
+    def of(self, tenant: str) -> Sequence[RequestState]:
+        """One tenant's requests in their order."""
+        return self._queues.get(tenant, ())
 
     def add(self, state: RequestState) -> None:
         tenant = state.request.tenant

@@ -24,7 +24,7 @@ import zmq.asyncio
 from samovar.base.errors import ConfigError, EngineDead, SamovarError
 from samovar.base.ids import RequestId
 from samovar.core.events import ErrorInfo, FinishReason, Output, Verdict
-from samovar.core.ports import EngineInfo
+from samovar.core.ports import EngineInfo, PrefixMatch
 from samovar.core.request import Request
 from samovar.core.stats import EngineStats
 from samovar.runner.child import Child, describe_exit
@@ -37,6 +37,8 @@ from samovar.runner.messages import (
     FromEngine,
     GetStats,
     Launch,
+    Matched,
+    MatchPrefix,
     Outputs,
     Progress,
     Ready,
@@ -112,6 +114,7 @@ class EngineClient:
         self._died: asyncio.Future[str] = loop.create_future()
         self._open: dict[RequestId, _Open] = {}
         self._stats: deque[asyncio.Future[EngineStats]] = deque()
+        self._matches: deque[asyncio.Future[PrefixMatch]] = deque()
         self._checks: deque[asyncio.Future[str | None]] = deque()
         self._closing: asyncio.Task[None] | None = None
         self._reader = loop.create_task(self._read())
@@ -180,6 +183,9 @@ class EngineClient:
 
     async def stats(self) -> EngineStats:
         return await self._ask(GetStats(), self._stats)
+
+    async def match(self, keys: bytes, num_tokens: int) -> PrefixMatch:
+        return await self._ask(MatchPrefix(keys, num_tokens), self._matches)
 
     async def check(self) -> None:
         """Recomputes the core's invariants over there; raises SamovarError with the one that does not hold."""
@@ -259,6 +265,8 @@ class EngineClient:
                     self._judge(verdict)
             case Stats(stats=stats):
                 _settle(self._stats.popleft(), stats)
+            case Matched(match=found):
+                _settle(self._matches.popleft(), found)
             case Checked(violation=violation):
                 _settle(self._checks.popleft(), violation)
             case Ready(info=info):
@@ -306,7 +314,7 @@ class EngineClient:
         for request_id, opened in list(self._open.items()):
             _settle(opened.verdict, info)
             self._deliver(Output(request_id, finish=FinishReason.ERROR, error=info))
-        questions: list[asyncio.Future[Any]] = [*self._stats, *self._checks]
+        questions: list[asyncio.Future[Any]] = [*self._stats, *self._matches, *self._checks]
         for waiting in questions:
             if not waiting.done():
                 waiting.set_exception(info.exception())

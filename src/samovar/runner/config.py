@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from samovar.base.errors import ConfigError
-from samovar.core.config import refuse_without_effect
+from samovar.core.config import refuse_wide_shares, refuse_without_effect
 from samovar.spec.dtype import DTYPES, QUANTIZATIONS
 
 DTYPE_CHOICES = ("auto", *DTYPES)
@@ -59,6 +59,8 @@ class EngineProcessConfig:
     prefill_schedule_interval: int = 1
     max_num_queued_reqs: int = 0
     max_num_queued_tokens: int = 0
+    max_num_queued_reqs_per_tenant: int = 0
+    max_num_queued_tokens_per_tenant: int = 0
     enable_prefix_caching: bool = True
     retention_policy: str = "lru"
     num_threads: int | None = None
@@ -77,7 +79,8 @@ class EngineProcessConfig:
         self._choice("retention_policy", POLICIES)
         for name in ("block_size", "max_num_seqs", "depth", "prefill_schedule_interval"):
             self._at_least(name, 1)
-        for name in ("max_num_queued_reqs", "max_num_queued_tokens", "long_prefill_token_threshold"):
+        queues = ("max_num_queued_reqs", "max_num_queued_tokens")
+        for name in (*queues, *(f"{name}_per_tenant" for name in queues), "long_prefill_token_threshold"):
             self._at_least(name, 0)
         if self.max_num_mixed_prefill_tokens is not None:
             self._at_least("max_num_mixed_prefill_tokens", 0)
@@ -95,6 +98,7 @@ class EngineProcessConfig:
             self.long_prefill_token_threshold,
             self.prefill_schedule_interval,
         )
+        refuse_wide_shares(*((name, getattr(self, name), getattr(self, f"{name}_per_tenant")) for name in queues))
 
     def _choice(self, name: str, allowed: tuple[str, ...]) -> None:
         value = getattr(self, name)

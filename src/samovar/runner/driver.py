@@ -13,6 +13,7 @@ import time
 
 import zmq
 
+from samovar.base.keys import split_keys
 from samovar.core.engine import Engine
 from samovar.core.events import ErrorInfo, Output, Verdict
 from samovar.core.ports import Runner, Ticket
@@ -25,6 +26,8 @@ from samovar.runner.messages import (
     Checked,
     FinishRequest,
     GetStats,
+    Matched,
+    MatchPrefix,
     Outputs,
     Shutdown,
     Stats,
@@ -94,6 +97,8 @@ class Driver:
                     self._engine.finish(request_id, num_tokens, self._clock())
                 case GetStats():
                     self._link.send(Stats(self._engine.stats()))
+                case MatchPrefix(keys=keys, num_tokens=num_tokens):
+                    self._link.send(Matched(self._engine.match(split_keys(keys), num_tokens)))
                 case Check():
                     self._link.send(Checked(self._violation()))
                 case Shutdown():

@@ -6,7 +6,7 @@ import msgspec
 
 from samovar.base.ids import RequestId
 from samovar.core.events import ErrorInfo, Output, Verdict
-from samovar.core.ports import EngineInfo
+from samovar.core.ports import EngineInfo, PrefixMatch
 from samovar.core.request import Request
 from samovar.core.stats import EngineStats
 from samovar.runner.config import EngineProcessConfig
@@ -33,6 +33,14 @@ class FinishRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 class GetStats(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Answered by `Stats`; answers come in the order of the questions."""
+
+
+class MatchPrefix(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Answered by `Matched`, in order, at once."""
+
+    keys: bytes
+    """Of the prompt's full blocks, 16 bytes each."""
+    num_tokens: int
 
 
 class Check(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -67,6 +75,10 @@ class Stats(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stats: EngineStats
 
 
+class Matched(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    match: PrefixMatch
+
+
 class Checked(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """`violation` is None when every invariant holds."""
 
@@ -79,5 +91,5 @@ class Fatal(msgspec.Struct, frozen=True, array_like=True, tag=True):
     error: ErrorInfo
 
 
-ToEngine = SubmitRequest | FinishRequest | GetStats | Check | Shutdown
-FromEngine = Progress | Ready | Verdicts | Outputs | Stats | Checked | Fatal
+ToEngine = SubmitRequest | FinishRequest | GetStats | MatchPrefix | Check | Shutdown
+FromEngine = Progress | Ready | Verdicts | Outputs | Stats | Matched | Checked | Fatal

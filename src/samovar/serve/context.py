@@ -13,4 +13,7 @@ def check_fits(num_tokens: int, max_model_len: int, param: str, *, at_least: boo
             f"This model's maximum context length is {max_model_len} tokens. However, your prompt has "
             f"{'at least ' if at_least else ''}{num_tokens} tokens, which leaves no room for an answer.",
             param=param,
+            num_tokens=num_tokens,
+            limit=max_model_len,
+            at_least=at_least,
         )

@@ -33,6 +33,7 @@ _COUNTERS = (
     ("vllm:num_preemptions", "preemptions", "Requests preempted."),
     ("samovar:requests_admitted", "requests_admitted", "Requests the engine took in."),
     ("samovar:steps", "steps", "Steps executed."),
+    ("samovar:step_tokens", "step_tokens", "Tokens computed in steps, for whatever they were."),
     ("samovar:prefill_steps", "prefill_steps", "Steps with prefill in them."),
     ("samovar:failed_steps", "failed_steps", "Steps that failed."),
     ("samovar:recomputed_tokens", "recomputed_tokens", "Tokens computed again after a preemption or a failed step."),
@@ -46,6 +47,7 @@ _COUNTERS = (
 _BY_LABEL = (
     ("vllm:admission_rejections", "reason", "requests_rejected", "Requests the engine refused, by error code."),
     ("samovar:engine_requests_finished", "reason", "requests_finished", "Requests the engine ended, by finish reason."),
+    ("samovar:cached_tokens", "tier", "cached_tokens_by_tier", "Prompt tokens that were cached, by where."),
     ("samovar:prefix_cache_misses", "reason", "misses", "Requests by why the cache covered no more of their prompt."),
     (
         "samovar:prefix_cache_missed_tokens",

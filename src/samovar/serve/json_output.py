@@ -23,3 +23,8 @@ class JsonResponse(Response):
 def event(data: dict[str, Any]) -> bytes:
     """A server-sent event. JSON has no line breaks of its own, so one `data:` line holds it."""
     return b"data: " + _encode(data) + b"\n\n"
+
+
+def named_event(name: str, data: dict[str, Any]) -> bytes:
+    """A server-sent event of a kind that readers can tell before they look at the data."""
+    return b"event: " + name.encode() + b"\n" + event(data)

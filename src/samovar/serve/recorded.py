@@ -9,7 +9,7 @@ import time
 from samovar.base.ids import RequestId
 from samovar.base.keys import TOKEN_BYTES
 from samovar.core.events import FinishReason, Output
-from samovar.core.ports import EngineInfo, Service
+from samovar.core.ports import EngineInfo, PrefixMatch, Service
 from samovar.core.request import Request
 from samovar.core.stats import EngineStats
 from samovar.workload.recording import RecordedCall, Recorder
@@ -56,6 +56,9 @@ class RecordedService:
 
     async def stats(self) -> EngineStats:
         return await self._service.stats()
+
+    async def match(self, keys: bytes, num_tokens: int) -> PrefixMatch:
+        return await self._service.match(keys, num_tokens)
 
     async def submit(self, request: Request) -> AsyncIterator[Output]:
         start_s = self._clock()
