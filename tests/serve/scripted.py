@@ -11,7 +11,7 @@ from samovar.base.errors import EngineDead, SamovarError
 from samovar.base.keys import split_keys
 from samovar.core.events import ErrorInfo, FinishReason, Output
 from samovar.core.plan import TokenLogprobs
-from samovar.core.ports import EngineInfo
+from samovar.core.ports import EngineInfo, PrefixMatch
 from samovar.core.request import Request
 from samovar.core.stats import EngineStats
 
@@ -65,6 +65,12 @@ class ScriptedService:
     async def stats(self) -> EngineStats:
         return self.snapshot
 
+    async def match(self, keys: bytes, num_tokens: int) -> PrefixMatch:
+        if self.dead is not None:
+            raise EngineDead(self.dead)
+        found = self._found(split_keys(keys), num_tokens)
+        return PrefixMatch(found, {"device": found})
+
     async def wait_dead(self) -> str:
         await self._death.wait()
         assert self.dead is not None
@@ -99,9 +105,13 @@ class ScriptedService:
 
     def _look_up(self, request: Request) -> int:
         keys = split_keys(request.keys)
-        hit = next((at for at, key in enumerate(keys) if key not in self.cache), len(keys))
+        found = self._found(keys, len(request.token_ids) // 4)
         self.cache.update(keys)
-        return min(hit, (len(request.token_ids) // 4 - 1) // BLOCK) * BLOCK
+        return found
+
+    def _found(self, keys: list[bytes], num_tokens: int) -> int:
+        hit = next((at for at, key in enumerate(keys) if key not in self.cache), len(keys))
+        return min(hit, (num_tokens - 1) // BLOCK) * BLOCK
 
     def _written(self, request: Request, script: Script, cached: int) -> list[Output]:
         params, outputs, pending = request.sampling, [], list[int]()

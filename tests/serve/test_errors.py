@@ -16,6 +16,7 @@ from tests.serve.conftest import MakeServer, ids
 from tests.serve.scripted import Script
 
 HI = [{"role": "user", "content": "Hi"}]
+TOOL = {"type": "function", "function": {"name": "f"}}
 
 CHAT_FAULTS: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"messages": []}, "messages", ["at least one"]),
@@ -94,18 +95,23 @@ CHAT_FAULTS: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"tools": [{"type": "function", "function": "f"}]}, "tools[0].function", ["object", "'f'"]),
     ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name", ["null"]),
     ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name", ["empty", "''"]),
-    ({"tool_choice": "required"}, "tool_choice", ["not supported yet", "required"]),
-    ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", ["not supported yet"]),
+    ({"tool_choice": "required"}, "tool_choice", ["no tools"]),
+    ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", ["no tools"]),
+    ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice", ["name a function"]),
+    ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice", ["'g'", "f"]),
     ({"tool_choice": "maybe"}, "tool_choice", ["'maybe'"]),
-    ({"response_format": {"type": "json_object"}}, "response_format", ["not supported yet", "json_object"]),
-    ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format", ["not supported yet"]),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", ["an object with name and schema"]),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": 1}}},
+        "response_format.json_schema.schema",
+        ["an object"],
+    ),
     ({"response_format": {"type": "poem"}}, "response_format.type", ["'poem'"]),
     ({"response_format": {}}, "response_format.type", ["required"]),
     ({"audio": {"voice": "x"}}, "audio", ["not supported yet"]),
     ({"modalities": ["text", "audio"]}, "modalities", ["not supported yet"]),
     ({"functions": []}, "functions", ["not supported yet"]),
     ({"best_of": 3}, "best_of", ["not supported yet", "3"]),
-    ({"guided_json": {}}, "guided_json", ["not supported yet"]),
     ({"chat_template": "x"}, "chat_template", ["not supported yet"]),
     ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages", []),
     ({"add_generation_prompt": True, "continue_final_message": True}, "continue_final_message", []),

@@ -24,7 +24,7 @@ from samovar.core.stats import EngineStats
 from samovar.serve import config as config_module
 from samovar.serve.bodies import ChatBody
 from samovar.serve.config import SamplingDefaults, ServeConfig
-from samovar.serve.sampling import Limits, sampling_params
+from samovar.serve.sampling import Limits, Wanted, sampling_params
 from tests.serve.asgi import Exchange, Server
 from tests.serve.conftest import MakeServer, ids
 from tests.serve.scripted import Script, ScriptedService
@@ -50,7 +50,7 @@ async def test_new_names_are_logged_once(make_server: MakeServer, caplog: pytest
     for name in ["gpt-5"] * 3 + [f"name-{number}" for number in range(200)]:
         await server.chat(model=name)
     assert sum("gpt-5" in message for message in caplog.messages) == 1
-    assert len(caplog.messages) == 100
+    assert sum("under the requested name" in message for message in caplog.messages) == 100
 
 
 async def test_tokenize(make_server: MakeServer, tokenizer: Any) -> None:
@@ -206,7 +206,7 @@ def test_sampling_defaults_have_the_clients_bounds(name: str, value: Any) -> Non
         return
     server = ServeConfig("tea", sampling=SamplingDefaults(**{name: value}))
     body = ChatBody.model_validate({"messages": []})
-    params = sampling_params(body, 1, Limits(100, 50, ()), server)
+    params = sampling_params(body, Wanted(), 1, Limits(100, 50, ()), server)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=SamplingParams) == params
 
 
@@ -234,8 +234,9 @@ async def test_nothing_from_a_client_breaks_a_log_line(
     make_server: MakeServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Names and header values with line breaks, escape sequences, overlong or foreign text."""
-    caplog.set_level(logging.DEBUG)
     server = make_server()
+    caplog.clear()
+    caplog.set_level(logging.DEBUG)
     hostile = ["a\nERROR root: forged", "\r\x1b[2J", "\u2028x\u202e", "\0", "x" * 256, "ü\x85"]
     for text in hostile:
         raw = text.encode("utf-8")
@@ -249,7 +250,7 @@ async def test_nothing_from_a_client_breaks_a_log_line(
             assert exchange.status == (200 if path == "/v1/completions" else 404)
             assert re.fullmatch(r"[!-~]{1,128}", exchange.headers["x-request-id"])
     ours = [message for name, _, message in caplog.record_tuples if name.startswith("samovar")]
-    assert len(ours) == len(hostile) and all(re.fullmatch(r"[ -~]*", message) for message in ours)
+    assert len(ours) == 2 * len(hostile) and all(re.fullmatch(r"[ -~]*", message) for message in ours)
     assert all(len(message) < 300 for message in ours)
     assert all(request.session_id.isprintable() for request in server.service.requests)
     assert all(len(request.session_id) <= 256 for request in server.service.requests)

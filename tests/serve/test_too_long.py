@@ -64,8 +64,8 @@ async def test_the_bound_refuses_nothing_that_fits(make_server: MakeServer) -> N
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_prompt_is_held_once(tokenizer: Tokenizer, info: EngineInfo, path: str, stream: bool) -> None:
-    """While it is answered: as the packed ids that the engine took, 4 bytes a token. Neither the body, nor the text,
-    nor a list of ids."""
+    """While it is answered: as the packed ids that the engine took, 4 bytes a token. Neither the body, nor a list of
+    ids; of a conversation's text, what is remembered for the next turn, which is bounded for all together."""
     tokens = 400_000
     roomy = msgspec.structs.replace(info, max_model_len=2 * tokens, block_tokens=4096)
     service = ScriptedService(lambda request: Script(ids("a" * 50), delay_s=0.05), roomy)
@@ -86,6 +86,6 @@ async def test_a_prompt_is_held_once(tokenizer: Tokenizer, info: EngineInfo, pat
     finally:
         tracemalloc.stop()
     assert len(service.requests[1].token_ids) >= 4 * tokens and service.open
-    assert held < 4.5 * tokens, held / tokens
+    assert held < (5.5 if path == "/v1/chat/completions" else 4.5) * tokens, held / tokens
     exchange.disconnect()
     await exchange.done()

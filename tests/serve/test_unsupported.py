@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from samovar.base.keys import unpack_tokens
 from samovar.core.ports import EngineInfo
 from samovar.serve.bodies import Body, ChatBody, CompletionBody, NotYet, TokenizeBody
 from samovar.serve.config import ServeConfig
@@ -25,7 +26,6 @@ PATHS: dict[type[Body], tuple[str, dict[str, Any]]] = {
 BOTH = {
     "bad_words": ["a"], "allowed_token_ids": [1], "truncate_prompt_tokens": -1, "logits_processors": ["x"],
     "length_penalty": 1.2, "prompt_embeds": "AAAA", "use_beam_search": True, "prompt_logprobs": 0,
-    "guided_json": {}, "guided_regex": "a", "guided_choice": ["a"], "guided_grammar": "a", "structured_outputs": {},
     "thinking_token_budget": 5, "return_tokens_as_token_ids": True,
 }  # fmt: skip
 CHAT = {
@@ -82,16 +82,19 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type"
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_a_template_without_tools_says_so_once(
+async def test_a_template_without_tools_gets_ours_and_says_so_once(
     tokenizer: Tokenizer, info: EngineInfo, caplog: pytest.LogCaptureFixture, reads: bool
 ) -> None:
     source = CHATML if reads else CHATML.replace("{% if tools %}", "{% if false %}")
-    service = ScriptedService(lambda request: Script(ids("a", end=True)), info)
-    server = Server(service, tokenizer, ChatTemplate({"default": source}, {}), ServeConfig(model="tea"))
+    said = '<tool_call>{"name": "look", "arguments": {"at": "tea"}}</tool_call>'
+    service = ScriptedService(lambda request: Script(ids(said, end=True)), info)
     caplog.set_level(logging.INFO, "samovar")
-    for tools in (None, [], TOOLS, TOOLS, [{"type": "custom", "custom": {"name": "look"}}]):
-        assert (await server.chat(tools=tools)).status_code == 200
-        if not tools:
-            assert not caplog.messages
-    assert [message for message in caplog.messages if "`tools`" in message] == caplog.messages
-    assert len(caplog.messages) == (0 if reads else 1)
+    server = Server(service, tokenizer, ChatTemplate({"default": source}, {}), ServeConfig(model="tea"))
+    for tools in (TOOLS, TOOLS):
+        answer = (await server.chat(tools=tools)).json()["choices"][0]
+        call = answer["message"]["tool_calls"][0]
+        assert call["function"] == {"name": "look", "arguments": '{"at": "tea"}'}
+        assert answer["finish_reason"] == "tool_calls" and answer["message"]["content"] is None
+        prompt = tokenizer.decode(unpack_tokens(service.requests[-1].token_ids), skip_special_tokens=False)
+        assert '"name": "look"' in prompt and ("<tool_response>" in prompt) == (not reads)
+    assert sum("the chat template reads no tools" in message for message in caplog.messages) == (0 if reads else 1)

@@ -27,6 +27,7 @@ from samovar.runner.client import EngineClient
 from samovar.runner.config import EngineProcessConfig
 from samovar.serve.config import SamplingDefaults, ServeConfig
 from samovar.serve.recorded import RecordedService
+from samovar.serve.responses.store import StoreLimits
 from samovar.serve.run import listen
 from samovar.serve.run import serve as serve_http
 from samovar.text.checkpoint import load_text
@@ -35,7 +36,7 @@ from samovar.workload.recording import Recorder
 
 log = logging.getLogger("samovar")
 
-MODEL, CACHE, SCHEDULING, HTTP, DEBUGGING = "Model", "KV cache", "Scheduling", "Server", "Debugging"
+MODEL, CACHE, SCHEDULING, AGENTS, HTTP, DEBUGGING = "Model", "KV cache", "Scheduling", "Agents", "Server", "Debugging"
 
 
 def serve(
@@ -158,6 +159,37 @@ def serve(
         int,
         typer.Option(help="Uncached prompt tokens waiting at most, then 429; 0: no limit.", rich_help_panel=SCHEDULING),
     ] = 0,
+    max_num_queued_reqs_per_tenant: Annotated[
+        int,
+        typer.Option(
+            help="Waiting requests of one API key at most, then 429; 0: no limit.", rich_help_panel=SCHEDULING
+        ),
+    ] = 0,
+    max_num_queued_tokens_per_tenant: Annotated[
+        int,
+        typer.Option(
+            help="Uncached prompt tokens of one API key waiting at most, then 429; 0: no limit.",
+            rich_help_panel=SCHEDULING,
+        ),
+    ] = 0,
+    # -- agents
+    tool_call_parser: Annotated[
+        str,
+        typer.Option(
+            help="How the model writes tool calls: auto (what the chat template is written for), or a format's name.",
+            rich_help_panel=AGENTS,
+        ),
+    ] = "auto",
+    reasoning_parser: Annotated[
+        str, typer.Option(help="How it writes reasoning: auto, none, or a format's name.", rich_help_panel=AGENTS)
+    ] = "auto",
+    max_stored_responses: Annotated[
+        int,
+        typer.Option(help="Responses kept for previous_response_id, of all callers; 0: none.", rich_help_panel=AGENTS),
+    ] = 1000,
+    max_stored_response_bytes: Annotated[
+        str, typer.Option(help="What they may take together.", rich_help_panel=AGENTS)
+    ] = "256MiB",
     # -- server
     host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=HTTP)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any free one.", rich_help_panel=HTTP)] = 8000,
@@ -170,7 +202,9 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    max_body_bytes: Annotated[str, typer.Option(help="Largest request body.", rich_help_panel=HTTP)] = "32MiB",
+    max_body_bytes: Annotated[
+        str, typer.Option(help="Largest request body, expanded.", rich_help_panel=HTTP)
+    ] = "32MiB",
     max_logprobs: Annotated[
         int, typer.Option(help="Most likely tokens a client may ask for.", rich_help_panel=HTTP)
     ] = 20,
@@ -185,6 +219,10 @@ def serve(
         float, typer.Option(help="Time for open requests to finish on SIGTERM.", rich_help_panel=HTTP)
     ] = 30.0,
     access_log: Annotated[bool, typer.Option(help="One line per request.", rich_help_panel=HTTP)] = False,
+    cache_log: Annotated[
+        bool,
+        typer.Option(help="One line per request: tokens cached, tokens new, and why.", rich_help_panel=HTTP),
+    ] = True,
     record_trace: Annotated[
         Path | None,
         typer.Option(
@@ -207,6 +245,12 @@ def serve(
             "--kv-cache-memory-bytes has no effect with --num-gpu-blocks-override, which gives the number of blocks "
             "itself: leave one of them out"
         )
+    for flag, share in (
+        ("--max-num-queued-reqs-per-tenant", max_num_queued_reqs_per_tenant),
+        ("--max-num-queued-tokens-per-tenant", max_num_queued_tokens_per_tenant),
+    ):
+        if share and not api_key:
+            raise ConfigError(f"{flag} {share} has no effect without --api-key: a key is what makes a tenant")
     if generation_config not in ("auto", "vllm"):
         raise ConfigError(f"--generation-config must be auto or vllm, got {generation_config!r}")
     downloads = download_dir or cache_dir()
@@ -232,6 +276,8 @@ def serve(
         prefill_schedule_interval=prefill_schedule_interval,
         max_num_queued_reqs=max_num_queued_reqs,
         max_num_queued_tokens=max_num_queued_tokens,
+        max_num_queued_reqs_per_tenant=max_num_queued_reqs_per_tenant,
+        max_num_queued_tokens_per_tenant=max_num_queued_tokens_per_tenant,
         enable_prefix_caching=enable_prefix_caching,
         retention_policy=retention_policy,
         num_threads=num_threads,
@@ -241,6 +287,9 @@ def serve(
     server = ServeConfig(
         model=model,
         served_model_names=tuple(served_model_name or ()),
+        tool_call_parser=tool_call_parser,
+        reasoning_parser=reasoning_parser,
+        stored_responses=_store_limits(max_stored_responses, max_stored_response_bytes),
         host=host,
         port=port,
         api_keys=tuple(api_key or ()),
@@ -251,6 +300,7 @@ def serve(
         keepalive_s=keepalive_s,
         drain_timeout_s=drain_timeout_s,
         access_log=access_log,
+        cache_log=cache_log,
     )
     with listen(server) as listener:  # before anything slow: a taken port is known at once
         running = _run(
@@ -259,6 +309,12 @@ def serve(
         # The loop in C: a token costs this process a third less.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             raise typer.Exit(runner.run(running))
+
+
+def _store_limits(responses: int, num_bytes: str) -> StoreLimits:
+    most = parse_bytes(num_bytes, "--max-stored-response-bytes")
+    # A caller's share: a quarter, so that one of them cannot push out everyone's.
+    return StoreLimits(responses, most, most // 4)
 
 
 async def _run(

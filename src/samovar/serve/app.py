@@ -17,33 +17,40 @@ from samovar import __version__
 from samovar.base.errors import Draining, SamovarError
 from samovar.core.ports import Service
 from samovar.core.stats import EngineStats
+from samovar.serve.anthropic.routes import routes as anthropic_routes
 from samovar.serve.auth import Authenticator
 from samovar.serve.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from samovar.serve.cache_match import match_answer, prompt_of
 from samovar.serve.chat_format import ChatFormat
 from samovar.serve.completion_format import CompletionFormat
 from samovar.serve.config import ServeConfig
-from samovar.serve.documents import answers, install_document, takes
+from samovar.serve.documents import answers, install_document, takes, takes_any
 from samovar.serve.drain import Drain
 from samovar.serve.errors import error_response, install_handlers
 from samovar.serve.handler import generate
 from samovar.serve.json_output import JsonResponse
 from samovar.serve.metrics import CONTENT_TYPE, Metrics
 from samovar.serve.names import ModelNames
-from samovar.serve.preparing import chat_job, completion_job
+from samovar.serve.outputs import Outputs, choose_reasoning, choose_tool_format
+from samovar.serve.preparing import Caller, chat_job, completion_job
 from samovar.serve.prompts import PromptReader
-from samovar.serve.request_ids import RequestIdHeader, RequestIds
+from samovar.serve.request_ids import RequestIdHeader, RequestIds, client_id
+from samovar.serve.responses.routes import routes as responses_routes
 from samovar.serve.sampling import Limits
 from samovar.serve.state import ServerState, engine_dead
 from samovar.serve.tokenizing import detokenize, tokenize
 from samovar.serve.uploads import Uploads
 from samovar.serve.workers import Workers
+from samovar.text.grammar.compiler import GrammarCompiler
+from samovar.text.grammar.vocabulary import build_vocabulary
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
 
 STATS_TIMEOUT_S = 2.0
 
-TOKENIZE_ERRORS = (400, 401, 404, 408, 413, 429)
-GENERATION_ERRORS = (400, 401, 404, 408, 413, 429, 500, 503)
+TOKENIZE_ERRORS = (400, 401, 404, 408, 413, 415, 429)
+MATCH_ERRORS = (*TOKENIZE_ERRORS, 503)
+GENERATION_ERRORS = (400, 401, 404, 408, 413, 415, 429, 500, 503)
 STREAMABLE = ("application/json", "text/event-stream")
 
 
@@ -60,6 +67,12 @@ def make_app(
         service=service,
         tokenizer=tokenizer,
         reader=PromptReader(tokenizer, template, info.vocab_size, info.max_model_len),
+        outputs=Outputs(
+            tokenizer,
+            choose_tool_format(config.tool_call_parser, template),
+            choose_reasoning(config.reasoning_parser, template),
+            GrammarCompiler(lambda: build_vocabulary(tokenizer, info.vocab_size)),
+        ),
         limits=Limits(info.max_model_len, info.vocab_size, tuple(tokenizer.eos_ids)),
         config=config,
         names=ModelNames(config),
@@ -78,6 +91,8 @@ def make_app(
 
     app = FastAPI(title="Samovar", version=__version__, redoc_url=None, lifespan=lifespan)
     app.include_router(_generation_routes(state))
+    app.include_router(responses_routes(state, config.stored_responses))
+    app.include_router(anthropic_routes(state))
     app.include_router(_model_routes(state))
     app.include_router(_operation_routes(state))
     install_handlers(app, state.metrics)
@@ -106,6 +121,19 @@ def _generation_routes(state: ServerState) -> APIRouter:
     )
     async def completions(request: Request) -> Response:
         return await generate(state, request, completion_job, CompletionFormat)
+
+    @router.post(
+        "/v1/cache/match",
+        responses=answers(*MATCH_ERRORS),
+        openapi_extra=takes_any(ChatBody, CompletionBody),
+        response_class=Response,
+    )
+    async def cache_match(request: Request) -> Response:
+        caller = Caller(state.auth.tenant(request.headers), request.headers, client_id(request.scope))
+        with state.uploads.begin(request) as upload:
+            raw = await upload.read()
+            prompt = await state.workers.run(len(raw), partial(prompt_of, state, caller, raw))
+        return JsonResponse(await match_answer(state.service, prompt.keys, prompt.num_tokens))
 
     return router
 
@@ -158,12 +186,12 @@ def _model_routes(state: ServerState) -> APIRouter:
 
 
 async def _answer(
-    state: ServerState, request: Request, compute: Callable[[ServerState, bytes], dict[str, Any]]
+    state: ServerState, request: Request, compute: Callable[[ServerState, str, bytes], dict[str, Any]]
 ) -> Response:
-    state.auth.tenant(request.headers)
+    tenant = state.auth.tenant(request.headers)
     with state.uploads.begin(request) as upload:
         raw = await upload.read()
-        return JsonResponse(await state.workers.run(len(raw), partial(compute, state, raw)))
+        return JsonResponse(await state.workers.run(len(raw), partial(compute, state, tenant, raw)))
 
 
 def _operation_routes(state: ServerState) -> APIRouter:

@@ -183,17 +183,20 @@ class GenerationBody(Body):
     logits_processors: UnsupportedList = None
     thinking_token_budget: Unsupported = None
     return_tokens_as_token_ids: UnsupportedFlag = None
-    structured_outputs: Unsupported = None
-    guided_json: Unsupported = None
-    guided_regex: Unsupported = None
-    guided_choice: Unsupported = None
-    guided_grammar: Unsupported = None
+
+    structured_outputs: dict[str, Any] | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    cache_report: bool | None = None
 
 
 class ResponseFormat(BaseModel):
     model_config = Body.model_config
 
     type: str
+    json_schema: dict[str, Any] | None = None
 
 
 class ChatBody(GenerationBody):
@@ -203,6 +206,7 @@ class ChatBody(GenerationBody):
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
     tools: Tools | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
     modalities: list[str] | None = None
     reasoning_effort: ShortText | None = None

@@ -1,4 +1,4 @@
-"""One choice: the engine's outputs to what a client sees: text, log probabilities and the reason it ended."""
+"""One choice: the engine's outputs to what a client sees: text and tool calls, log probabilities, how it ended."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from samovar.base.errors import Draining, StepFailed
-from samovar.core.events import FinishReason, Output
+from samovar.core.events import FinishReason, Miss, Output
 from samovar.core.plan import TokenLogprobs
+from samovar.text.answer import Answer, AnswerEvent, CallBegin, OutputParser, ReasoningDelta, gather, merged
 from samovar.text.detokenizer import IncrementalDetokenizer
 from samovar.text.output import OutputText
 from samovar.text.stop import StopMatcher
 from samovar.text.tokenizer import Tokenizer
 
-EndReason = Literal["stop", "length"]
+EndReason = Literal["stop", "length", "tool_calls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class TextOptions:
     include_stop: bool = False
     """Show the stop string, or the stop token, that ended the output."""
     skip_special_tokens: bool = True
+    markers: frozenset[int] = frozenset()
+    """Special tokens whose text the parser needs: never skipped."""
     at_start: bool = True
     """As in `IncrementalDetokenizer`: False when the output continues a text of the prompt."""
     min_tokens: int = 0
@@ -53,12 +56,15 @@ class Delta:
     """What is new of a choice."""
 
     text: str
+    """As generated, whatever it means."""
     token_ids: tuple[int, ...]
     """Every new token, the one that ended the output among them."""
     logprobs: tuple[TokenInfo, ...] = ()
     finish_reason: EndReason | None = None
     stop_reason: str | int | None = None
     """The stop string, or the stop token that is no EOS."""
+    events: tuple[AnswerEvent, ...] = ()
+    """What the text means; () where nothing parses it."""
 
 
 class ChoiceText:
@@ -68,12 +74,14 @@ class ChoiceText:
     `stopped_early`: a stop string was found while the engine still runs; the caller tells the engine.
     """
 
-    def __init__(self, tokenizer: Tokenizer, options: TextOptions) -> None:
+    def __init__(self, tokenizer: Tokenizer, options: TextOptions, parser: OutputParser | None = None) -> None:
         self._tokenizer = tokenizer
         self._options = options
-        self._hidden_ids = tokenizer.special_ids if options.skip_special_tokens else frozenset[int]()
+        self._parser = parser
+        skipped = tokenizer.special_ids if options.skip_special_tokens else frozenset[int]()
+        self._hidden_ids = skipped - options.markers
         self._output = OutputText(
-            IncrementalDetokenizer(tokenizer, options.skip_special_tokens, options.at_start),
+            IncrementalDetokenizer(tokenizer, self._hidden_ids, options.at_start),
             StopMatcher(options.stops, options.include_stop),
             options.min_tokens,
         )
@@ -81,8 +89,16 @@ class ChoiceText:
         self._text: list[str] = []
         self._ids: list[int] = []
         self._infos: list[TokenInfo] = []
+        self._events: list[AnswerEvent] = []
+        self._all_ids: list[int] = []
+        self._all_events: list[AnswerEvent] = []
+        self._calls = False
         self.num_tokens = 0
         self.num_cached_tokens = 0
+        self.num_reasoning_tokens = 0
+        """Tokens that showed as reasoning, its marks left out."""
+        self.miss: Miss | None = None
+        """Why the cache had no more of the prompt; known with the first token."""
         self.finished = False
         self.stopped_early = False
 
@@ -91,13 +107,27 @@ class ChoiceText:
         that an output ended with."""
         for output in outputs:
             self.num_cached_tokens = max(self.num_cached_tokens, output.num_cached_tokens)
+            self.miss = output.miss or self.miss
             stop = self._read(output)
             if stop is not None:
                 self.stopped_early = output.finish is None
                 return self._end("stop", stop)
             if output.finish is not None:
                 return self._finish(output)
-        return self._delta(None, None) if self._text else None
+        return self._delta(None, None) if self._something_to_show() else None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Everything generated so far that belongs to the answer."""
+        return self._all_ids
+
+    @property
+    def answer(self) -> Answer:
+        """All of it, as a client gets it."""
+        return gather(self._all_events)
+
+    def _something_to_show(self) -> bool:
+        return bool(self._text if self._parser is None else self._events)
 
     def _read(self, output: Output) -> str | None:
         """Takes an output's tokens; returns the stop string that ended the text."""
@@ -105,10 +135,14 @@ class ChoiceText:
         shown = len(ids)
         if output.stop_token is not None and not self._options.include_stop:
             shown = max(shown - 1, 0)
+        before = len(self._events)
         piece = self._output.push(ids[:shown])
         self._show(piece.text)
         taken = len(ids) if piece.stop is None else piece.num_tokens
+        if any(isinstance(event, ReasoningDelta) for event in self._events[before:]):
+            self.num_reasoning_tokens += taken
         self._ids.extend(ids[:taken])
+        self._all_ids.extend(ids[:taken])
         self.num_tokens += taken
         for token, logprobs in zip(ids[: min(taken, shown)], output.logprobs, strict=False):
             self._infos.append(self._info(token, logprobs))
@@ -117,6 +151,13 @@ class ChoiceText:
     def _show(self, text: str) -> None:
         if text:
             self._text.append(text)
+            if self._parser is not None:
+                self._take(self._parser.push(text))
+
+    def _take(self, events: Sequence[AnswerEvent]) -> None:
+        self._events.extend(events)
+        self._all_events.extend(events)
+        self._calls = self._calls or any(isinstance(event, CallBegin) for event in events)
 
     def _info(self, token: int, logprobs: TokenLogprobs) -> TokenInfo:
         data = self._tokenizer.token_bytes(token)
@@ -143,11 +184,16 @@ class ChoiceText:
 
     def _end(self, reason: EndReason, stop_reason: str | int | None) -> Delta:
         self.finished = True
+        if self._parser is not None:
+            self._take(self._parser.finish())
+        if self._calls and reason == "stop":
+            reason = "tool_calls"
         return self._delta(reason, stop_reason)
 
     def _delta(self, reason: EndReason | None, stop_reason: str | int | None) -> Delta:
-        delta = Delta("".join(self._text), tuple(self._ids), tuple(self._infos), reason, stop_reason)
-        self._text.clear()
-        self._ids.clear()
-        self._infos.clear()
+        delta = Delta(
+            "".join(self._text), tuple(self._ids), tuple(self._infos), reason, stop_reason, merged(self._events)
+        )
+        for shown in (self._text, self._ids, self._infos, self._events):
+            shown.clear()
         return delta

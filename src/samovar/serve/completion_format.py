@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from samovar.base.errors import SamovarError
 from samovar.serve.choice_text import Delta
-from samovar.serve.job import Job, Usage
+from samovar.serve.errors import error_body
+from samovar.serve.job import Job, Usage, closing
+from samovar.serve.json_output import DONE, KEEP_ALIVE, event
 from samovar.serve.logprobs import completion_logprobs
 
 
@@ -17,7 +20,14 @@ class CompletionFormat:
         self._job = job
         self._begun: set[int] = set()
 
-    def chunks(self, index: int, delta: Delta, usage: Usage | None) -> list[dict[str, Any]]:
+    @property
+    def keep_alive(self) -> bytes:
+        return KEEP_ALIVE
+
+    def begin(self) -> bytes:
+        return b""
+
+    def deltas(self, index: int, delta: Delta, usage: Usage) -> bytes:
         first = index not in self._begun
         self._begun.add(index)
         choice = self._choice(index, delta, self._job.echo_of(index) if first else "")
@@ -25,20 +35,25 @@ class CompletionFormat:
             choice["token_ids"] = delta.token_ids
             if first:
                 choice["prompt_token_ids"] = self._job.prompt_ids(index)
-        return [self._answer([choice], usage)]
+        return event(self._answer([choice], usage if self._job.continuous_usage else None))
 
-    def usage_chunk(self, usage: Usage) -> dict[str, Any]:
-        return self._answer([], usage)
+    def end(self, usage: Usage) -> bytes:
+        if not self._job.include_usage and usage.cache_report is None:
+            return DONE
+        return event({**self._answer([], None), **closing(self._job, usage)}) + DONE
 
-    def whole(self, deltas: Sequence[Delta], usage: Usage) -> dict[str, Any]:
+    def error(self, error: SamovarError) -> bytes:
+        return event(error_body(error)) + DONE
+
+    def whole(self, answers: Sequence[Delta], usage: Usage) -> dict[str, Any]:
         choices = []
-        for index, delta in enumerate(deltas):
+        for index, delta in enumerate(answers):
             choice = self._choice(index, delta, self._job.echo_of(index))
             if self._job.return_token_ids:
                 choice["token_ids"] = delta.token_ids
                 choice["prompt_token_ids"] = self._job.prompt_ids(index)
             choices.append(choice)
-        return self._answer(choices, usage)
+        return {**self._answer(choices, None), **closing(self._job, usage, whole=True)}
 
     def _choice(self, index: int, delta: Delta, before: str) -> dict[str, Any]:
         return {

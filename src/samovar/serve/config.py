@@ -7,6 +7,7 @@ import math
 
 from samovar.base.errors import ConfigError
 from samovar.base.shown import shown
+from samovar.serve.responses.store import StoreLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,17 @@ class ServeConfig:
     """Name shown when no other was given: the checkpoint's hub id or path."""
     served_model_names: tuple[str, ...] = ()
     """Empty: every name a client sends is served. Otherwise these and no other; the first is the canonical one."""
+    tool_call_parser: str = "auto"
+    """How the model writes tool calls (`text.formats.table`); "auto": what the chat template is written for."""
+    reasoning_parser: str = "auto"
+    """How it writes reasoning (`text.formats.reasoning`); "none": it has none."""
     host: str = "127.0.0.1"
     port: int = 8000
     """0 lets the system choose."""
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     """Empty: open to everyone, all in one tenant."""
+    stored_responses: StoreLimits = field(default_factory=StoreLimits)
+    """What is kept for `previous_response_id`."""
     max_body_bytes: int = 32 << 20
     max_upload_bytes: int = 512 << 20
     """Request bodies in memory together, until they are tokenised; what comes beyond is asked to try again."""
@@ -72,6 +79,8 @@ class ServeConfig:
     tokenize_threads: int = 2
     """Threads that parse, tokenise and hash long prompts."""
     access_log: bool = False
+    cache_log: bool = True
+    """One line per request: what the cache had of its prompt, and why no more."""
     sampling: SamplingDefaults = SamplingDefaults()
 
     def __post_init__(self) -> None:

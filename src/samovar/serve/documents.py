@@ -12,10 +12,20 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from samovar.serve.anthropic.bodies import CountTokensBody, MessagesBody
 from samovar.serve.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from samovar.serve.responses.bodies import ResponsesBody
 
 REF = "#/components/schemas/{model}"
-_BODIES: tuple[type[BaseModel], ...] = (ChatBody, CompletionBody, TokenizeBody, DetokenizeBody)
+_BODIES: tuple[type[BaseModel], ...] = (
+    ChatBody,
+    CompletionBody,
+    TokenizeBody,
+    DetokenizeBody,
+    MessagesBody,
+    CountTokensBody,
+    ResponsesBody,
+)
 _ERROR = {
     "type": "object",
     "required": ["error"],
@@ -38,6 +48,7 @@ _MEANINGS = {
     404: "No such model.",
     408: "The body came too slowly.",
     413: "The body is too large.",
+    415: "The body has an encoding that is not known.",
     429: "A queue is full, or too much is being uploaded; see Retry-After.",
     500: "The step that computed this request failed.",
     503: "The engine is gone or the server is shutting down.",
@@ -56,8 +67,15 @@ def answers(*statuses: int, kinds: tuple[str, ...] = ("application/json",)) -> R
 
 
 def takes(model: type[BaseModel]) -> dict[str, Any]:
-    schema = {"schema": {"$ref": REF.format(model=model.__name__)}}
-    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
+    return _takes({"$ref": REF.format(model=model.__name__)})
+
+
+def takes_any(*models: type[BaseModel]) -> dict[str, Any]:
+    return _takes({"anyOf": [{"$ref": REF.format(model=model.__name__)} for model in models]})
+
+
+def _takes(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def install_document(app: FastAPI) -> None:

@@ -10,11 +10,21 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from samovar.base.errors import NotFound, RequestError, SamovarError, Saturated, Unauthorized, UploadTimeout
+from samovar.base.errors import (
+    NotFound,
+    RateLimited,
+    RequestError,
+    SamovarError,
+    Saturated,
+    Unauthorized,
+    UploadTimeout,
+)
 from samovar.base.shown import shown
+from samovar.serve.anthropic import errors as anthropic
 from samovar.serve.disconnect import ClientGone
 from samovar.serve.json_output import JsonResponse
 from samovar.serve.metrics import Metrics
+from samovar.serve.request_ids import client_id
 
 INTERNAL = SamovarError("The server had an internal error.")
 NOBODY_LEFT = 499
@@ -26,7 +36,8 @@ def error_body(error: SamovarError) -> dict[str, Any]:
     return {"error": {"message": error.message, "type": _type(error), "param": error.param, "code": error.code}}
 
 
-def error_response(error: SamovarError) -> Response:
+def error_response(error: SamovarError, request: Request | None = None) -> Response:
+    """In the shape of the API that `request` is one of."""
     headers: dict[str, str] = {}
     if error.status in (429, 503):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s or 1)))
@@ -34,22 +45,32 @@ def error_response(error: SamovarError) -> Response:
         headers["connection"] = "close"
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"
-    return JsonResponse(error_body(error), status_code=error.status, headers=headers)
+    if request is None or not anthropic.is_ours(request.url.path):
+        return JsonResponse(error_body(error), status_code=error.status, headers=headers)
+    id = client_id(request.scope)
+    headers[anthropic.REQUEST_ID] = id
+    return JsonResponse(anthropic.error_body(error, id), status_code=anthropic.status_of(error), headers=headers)
 
 
 def install_handlers(app: FastAPI, metrics: Metrics) -> None:
     async def ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, SamovarError)
         metrics.error(error.code)
-        return error_response(error)
+        return error_response(error, request)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = HTTP_CODES.get(error.status_code, "http_error")
         known = NotFound(f"There is no {request.method} {shown(request.url.path)} here.")
-        body = error_body(known)
-        body["error"]["code"] = code
-        return JsonResponse(body, status_code=error.status_code, headers=dict(error.headers or {}))
+        headers = dict(error.headers or {})
+        if anthropic.is_ours(request.url.path):
+            id = client_id(request.scope)
+            headers[anthropic.REQUEST_ID] = id
+            body = anthropic.http_error_body(error.status_code, known.message, id)
+        else:
+            body = error_body(known)
+            body["error"]["code"] = code
+        return JsonResponse(body, status_code=error.status_code, headers=headers)
 
     async def nobody(request: Request, error: Exception) -> Response:
         metrics.disconnects.inc()
@@ -57,7 +78,7 @@ def install_handlers(app: FastAPI, metrics: Metrics) -> None:
 
     async def bug(request: Request, error: Exception) -> Response:
         metrics.error(INTERNAL.code)
-        return error_response(INTERNAL)
+        return error_response(INTERNAL, request)
 
     app.add_exception_handler(SamovarError, ours)
     app.add_exception_handler(ClientGone, nobody)
@@ -70,4 +91,4 @@ def _type(error: SamovarError) -> str:
         return "authentication_error"
     if isinstance(error, RequestError):
         return "invalid_request_error"
-    return "rate_limit_error" if isinstance(error, Saturated) else "server_error"
+    return "rate_limit_error" if isinstance(error, Saturated | RateLimited) else "server_error"

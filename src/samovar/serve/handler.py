@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from samovar.base.errors import SamovarError
 from samovar.serve.choices import Choices
 from samovar.serve.disconnect import ClientGone, Disconnect, News, unless
+from samovar.serve.drain import Fail
 from samovar.serve.job import Job
 from samovar.serve.json_output import JsonResponse
 from samovar.serve.preparing import Caller
@@ -30,27 +31,33 @@ Prepare = Callable[[ServerState, Caller, bytes], Job]
 
 
 async def generate(
-    state: ServerState, request: Request, prepare: Prepare, make_format: Callable[[Job], Format]
+    state: ServerState,
+    request: Request,
+    prepare: Prepare,
+    make_format: Callable[[Job], Format],
+    opened: Callable[[Fail], None] = lambda fail: None,
 ) -> Response:
-    """Raises the SamovarError to answer with, or ClientGone; after that nothing of the request is left running."""
+    """Raises the SamovarError to answer with, or ClientGone; after that nothing of the request is left running.
+    `opened` is given what ends the request early, with an error to say why."""
     arrived_s = time.monotonic()
     caller = Caller(state.auth.tenant(request.headers), request.headers, client_id(request.scope))
     state.admit()
     with ExitStack() as stack:
         # From here on a shutdown waits for this request: what it was admitted for may take long to arrive.
         cut_off = CutOff()
+        opened(cut_off.fail)
         stack.enter_context(state.drain.request(cut_off.fail))
         gone, job = await _read(state, request, partial(prepare, state, caller), cut_off)
         stack.callback(gone.close)
         choices = Choices(state.service, job.requests)
         stack.callback(choices.close)
         await unless((gone.news, cut_off.news), choices.submit())
-        reading = Reading(job, choices, state.tokenizer, state.metrics, arrived_s)
+        reading = Reading(job, choices, state.tokenizer, state.metrics, arrived_s, cache_log=state.config.cache_log)
         stack.callback(reading.close)
         cut_off.follow(choices)
         format = make_format(job)
         if job.stream:
-            events = stream_answer(reading, job, format, state.config.keepalive_s)
+            events = stream_answer(reading, format, state.config.keepalive_s)
             return EventStream(events, gone, state, stack.pop_all())
         return JsonResponse(await unless((gone.news,), whole_answer(reading, job, format)))
 

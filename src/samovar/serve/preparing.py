@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 import time
 
 from samovar.core.request import Request
-from samovar.core.sampling import SamplingParams
-from samovar.serve.bodies import ChatBody, CompletionBody
+from samovar.serve.bodies import ChatBody, CompletionBody, GenerationBody
+from samovar.serve.chat_input import conversation_of
 from samovar.serve.choice_text import TextOptions
+from samovar.serve.conversation import Conversation
 from samovar.serve.job import Job
 from samovar.serve.json_input import parse_object
+from samovar.serve.misses import wants_report
 from samovar.serve.prompts import Domain, Prompt
-from samovar.serve.sampling import AnyBody, for_choice, num_choices, sampling_params, stop_strings
+from samovar.serve.sampling import (
+    Wanted,
+    chat_wanted,
+    completion_wanted,
+    for_choice,
+    num_choices,
+    sampling_params,
+    stop_strings,
+)
 from samovar.serve.session import session_of
 from samovar.serve.state import ServerState
 from samovar.serve.unsupported import refuse_unsupported
@@ -33,10 +44,32 @@ def chat_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
     """Raises RequestErrors."""
     body = validate(ChatBody, parse_object(raw))
     refuse_unsupported(body)
+    id = f"chatcmpl-{body.request_id or caller.request_id}"
+    wanted = chat_wanted(body, state.config.max_logprobs)
+    return conversation_job(state, caller, body, conversation_of(body), wanted, id)
+
+
+def conversation_job(
+    state: ServerState, caller: Caller, body: GenerationBody, conversation: Conversation, wanted: Wanted, id: str
+) -> Job:
+    """The job of any API that talks in messages. `body`: its settings in OpenAI's words; `id`: of the answer. Raises
+    RequestErrors."""
     model = state.names.resolve(body.model)
     n = num_choices(body, 1, state.config)
-    prompt = state.reader.chat(body)
-    return _job(state, caller, body, model, n, (prompt,), "chatcmpl", at_start=not body.continue_final_message)
+    domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
+    prompt = state.reader.conversation(conversation, domain)
+    output = state.outputs.of(conversation, body, prompt.packed)
+    wanted = replace(wanted, grammar=output.grammar, param=conversation.param)
+    requests, text = _requests(state, caller, body, n, (prompt,), wanted)
+    job = _job(body, model, n, (prompt,), requests, id)
+    return replace(
+        job,
+        text=replace(text, markers=output.markers, at_start=not conversation.continue_final_message),
+        parser=output.parser,
+        cache_report=wants_report(caller.headers, body.cache_report),
+        difference=state.reader.difference(prompt, caller.tenant, requests[0].session_id),
+        remember=partial(state.reader.remember, prompt),
+    )
 
 
 def completion_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
@@ -45,82 +78,88 @@ def completion_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
     refuse_unsupported(body)
     model = state.names.resolve(body.model)
     n = num_choices(body, len(body.prompt) if _holds_several(body.prompt) else 1, state.config)
-    prompts = tuple(state.reader.completion(body))
+    domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
+    prompts = tuple(state.reader.completion(body, domain))
     echo: tuple[str, ...] = ()
     if body.echo:
         echo = tuple(
             prompt.text
             if prompt.text is not None
-            else state.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
+            else state.tokenizer.decode(prompt.token_ids(), skip_special_tokens=False)
             for prompt in prompts
         )
-    return _job(state, caller, body, model, n, prompts, "cmpl", at_start=False, echo=echo)
+    wanted = completion_wanted(body, state.config.max_logprobs)
+    wanted = replace(wanted, grammar=state.outputs.grammar_of(body))
+    requests, text = _requests(state, caller, body, n, prompts, wanted)
+    job = _job(body, model, n, prompts, requests, f"cmpl-{body.request_id or caller.request_id}")
+    return replace(
+        job, text=replace(text, at_start=False), echo=echo, cache_report=wants_report(caller.headers, body.cache_report)
+    )
+
+
+def _requests(
+    state: ServerState,
+    caller: Caller,
+    body: GenerationBody,
+    n: int,
+    prompts: Sequence[Prompt],
+    wanted: Wanted,
+) -> tuple[tuple[Request, ...], TextOptions]:
+    """`n` for each prompt, and how their tokens become text."""
+    samplings = [sampling_params(body, wanted, prompt.num_tokens, state.limits, state.config) for prompt in prompts]
+    session = session_of(body, caller.headers)
+    requests = tuple(
+        Request(
+            id=state.ids.new(),
+            token_ids=prompt.packed,
+            sampling=for_choice(sampling, choice),
+            root=prompt.root,
+            keys=prompt.keys,
+            tenant=caller.tenant,
+            priority=body.priority or 0,
+            session_id=session.id,
+            parent_session_id=session.parent_id,
+        )
+        for prompt, sampling in zip(prompts, samplings, strict=True)
+        for choice in range(n)
+    )
+    text = TextOptions(
+        stops=stop_strings(body.stop),
+        include_stop=bool(body.include_stop_str_in_output),
+        skip_special_tokens=body.skip_special_tokens is not False,
+        # They differ where a prompt leaves less room than was asked for: such a choice ends before it matters.
+        min_tokens=max(sampling.min_tokens for sampling in samplings),
+        eos_ids=state.limits.eos_ids,
+        logprobs=wanted.logprobs,
+    )
+    return requests, text
+
+
+def _job(
+    body: GenerationBody,
+    model: str,
+    n: int,
+    prompts: Sequence[Prompt],
+    requests: tuple[Request, ...],
+    id: str,
+) -> Job:
+    options = body.stream_options
+    usage = options is not None and bool(options.include_usage)
+    return Job(
+        id=id,
+        created_s=int(time.time()),
+        model=model,
+        prompt_tokens=tuple(prompt.num_tokens for prompt in prompts),
+        n=n,
+        requests=requests,
+        text=TextOptions(),
+        stream=bool(body.stream),
+        include_usage=usage,
+        continuous_usage=usage and options is not None and bool(options.continuous_usage_stats),
+        return_token_ids=bool(body.return_token_ids),
+        returned_prompts=tuple(prompt.token_ids() for prompt in prompts) if body.return_token_ids else (),
+    )
 
 
 def _holds_several(prompt: object) -> bool:
     return isinstance(prompt, list) and bool(prompt) and not isinstance(prompt[0], int)
-
-
-def _job(
-    state: ServerState,
-    caller: Caller,
-    body: AnyBody,
-    model: str,
-    n: int,
-    prompts: tuple[Prompt, ...],
-    kind: str,
-    *,
-    at_start: bool,
-    echo: tuple[str, ...] = (),
-) -> Job:
-    options = body.stream_options
-    samplings = [sampling_params(body, len(prompt.token_ids), state.limits, state.config) for prompt in prompts]
-    session = session_of(body, caller.headers)
-    domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
-    requests: list[Request] = []
-    for prompt, sampling in zip(prompts, samplings, strict=True):
-        packed, keys = domain.pack(prompt.token_ids)
-        requests += [
-            Request(
-                id=state.ids.new(),
-                token_ids=packed,
-                sampling=for_choice(sampling, choice),
-                root=domain.root,
-                keys=keys,
-                tenant=caller.tenant,
-                priority=body.priority or 0,
-                session_id=session.id,
-                parent_session_id=session.parent_id,
-            )
-            for choice in range(n)
-        ]
-    return Job(
-        id=f"{kind}-{body.request_id or caller.request_id}",
-        created_s=int(time.time()),
-        model=model,
-        prompt_tokens=tuple(len(prompt.token_ids) for prompt in prompts),
-        n=n,
-        requests=tuple(requests),
-        text=_text_options(body, samplings, state.limits.eos_ids, at_start),
-        stream=bool(body.stream),
-        include_usage=options is not None and bool(options.include_usage),
-        continuous_usage=options is not None and bool(options.include_usage) and bool(options.continuous_usage_stats),
-        return_token_ids=bool(body.return_token_ids),
-        returned_prompts=tuple(prompt.token_ids for prompt in prompts) if body.return_token_ids else (),
-        echo=echo,
-    )
-
-
-def _text_options(
-    body: AnyBody, samplings: Sequence[SamplingParams], eos_ids: tuple[int, ...], at_start: bool
-) -> TextOptions:
-    return TextOptions(
-        stops=stop_strings(body.stop),
-        include_stop=bool(body.include_stop_str_in_output),
-        skip_special_tokens=body.skip_special_tokens is not False,
-        at_start=at_start,
-        # They differ where a prompt leaves less room than was asked for: such a choice ends before it matters.
-        min_tokens=max(sampling.min_tokens for sampling in samplings),
-        eos_ids=eos_ids,
-        logprobs=samplings[0].logprobs,
-    )

@@ -3,33 +3,31 @@ when the input is long."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from samovar.base.errors import InvalidField
-from samovar.base.keys import domain_salt, extend_keys, join_keys, pack_tokens, root_key
+from samovar.base.errors import InvalidField, RequestError
+from samovar.base.keys import TOKEN_BYTES, domain_salt, extend_keys, join_keys, pack_tokens, root_key, unpack_tokens
 from samovar.base.shown import shown
 from samovar.core.ports import EngineInfo
-from samovar.serve.bodies import ChatBody, CompletionBody, TokenizeBody
+from samovar.serve.bodies import CompletionBody
 from samovar.serve.context import check_fits
+from samovar.serve.conversation import Conversation
 from samovar.serve.json_input import child
-from samovar.serve.messages import normalise
-from samovar.serve.tools import ToolsReader
+from samovar.serve.misses import Difference
+from samovar.text.answer import Answer
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One prompt. `text` is set when it came as text."""
-
-    token_ids: list[int]
-    text: str | None = None
+from samovar.text.turns.differences import LastPrompts, Outline
+from samovar.text.turns.reader import AnswerPlace, Turn, TurnReader
+from samovar.text.turns.volatile import VolatileLines
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Where in the cache a caller's prompts live."""
+    """Where in the cache a caller's prompts live. What is remembered of texts is kept apart by it too."""
 
     root: bytes
     block_tokens: int
@@ -44,61 +42,106 @@ class Domain:
         return packed, join_keys(extend_keys(self.root, packed, self.block_tokens))
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt as the engine takes it."""
+
+    packed: bytes
+    """Token ids, little-endian int32."""
+    keys: bytes
+    """Of its full blocks, in one string."""
+    text: str | None = None
+    """Set when it came as text."""
+    root: bytes = b""
+    """Of the domain it was made for."""
+    outline: Outline | None = None
+    """What a conversation's prompt was made of."""
+    answer: AnswerPlace | None = None
+    """Where the answer to a conversation begins; None when it cannot be remembered."""
+
+    @staticmethod
+    def of(token_ids: list[int], domain: Domain, text: str | None = None) -> Prompt:
+        packed, keys = domain.pack(token_ids)
+        return Prompt(packed, keys, text, domain.root)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.packed) // TOKEN_BYTES
+
+    def token_ids(self) -> list[int]:
+        return unpack_tokens(self.packed)
+
+
 class PromptReader:
     """Holds the checkpoint's tokenizer and template; may be used from several threads."""
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate | None, vocab_size: int, max_model_len: int
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate | None,
+        vocab_size: int,
+        max_model_len: int,
+        volatile: VolatileLines | None = None,
     ) -> None:
+        """`volatile`: lines of system messages that do not reach the prompt; None for the default rules."""
         self.tokenizer = tokenizer
-        self._template = template
-        self._tools = None if template is None else ToolsReader(template)
+        self._turns = None if template is None else TurnReader(tokenizer, template, volatile=volatile)
+        self._last_prompts = LastPrompts()
         self._vocab_size = vocab_size
         self._max_model_len = max_model_len
 
-    def chat(self, body: ChatBody | TokenizeBody) -> Prompt:
-        """Raises InvalidField, ContextLengthExceeded (of a generation, and only for what is far too long), or whatever
+    def conversation(self, conversation: Conversation, domain: Domain, *, bounded: bool = True) -> Prompt:
+        """Raises InvalidField, ContextLengthExceeded (if `bounded`, and only for what is far too long), or whatever
         the template refuses the messages with (a RequestError)."""
-        if self._template is None or self._tools is None:
-            raise InvalidField("messages: this model has no chat template; use /v1/completions.", param="messages")
-        messages = normalise(body.messages)
-        closing = bool(body.continue_final_message)
-        if closing and body.add_generation_prompt:
-            raise InvalidField(
-                "continue_final_message: cannot be true together with add_generation_prompt.",
-                param="continue_final_message",
-            )
-        opening = not closing if body.add_generation_prompt is None else body.add_generation_prompt
-        text = self._template.render(
-            messages,
-            tools=self._tools.read(body.tools),
-            add_generation_prompt=opening,
-            continue_final_message=closing,
-            extra=_extra(body),
+        param = conversation.param
+        if self._turns is None:
+            raise InvalidField(f"{param}: this model has no chat template; use /v1/completions.", param=param)
+        turn = Turn(
+            conversation.messages,
+            [tool.for_template() for tool in conversation.offered_tools],
+            conversation.template_variables,
+            conversation.add_generation_prompt,
+            conversation.continue_final_message,
+            conversation.add_special_tokens,
         )
-        if isinstance(body, ChatBody):
-            self._check_length(text, "messages")
-        return Prompt(self._encode(text, bool(body.add_special_tokens), "messages"), text)
+        too_long = partial(check_fits, max_model_len=self._max_model_len, param=param, at_least=True)
+        try:
+            read = self._turns.read(turn, domain.root, domain.block_tokens, too_long if bounded else None)
+        except RequestError as error:
+            raise _about(param, error) from None
+        if not read.packed:
+            raise InvalidField(f"{param}: must have at least one token; got empty text.", param=param)
+        return Prompt(read.packed, read.keys, None, domain.root, read.outline, read.answer)
 
-    def completion(self, body: CompletionBody) -> list[Prompt]:
+    def remember(self, prompt: Prompt, token_ids: Sequence[int], answer: Answer) -> None:
+        """Told of every complete answer to a conversation's prompt."""
+        if self._turns is not None and prompt.answer is not None:
+            self._turns.remember(prompt.answer, token_ids, answer)
+
+    def difference(self, prompt: Prompt, tenant: str, session_id: str) -> Difference | None:
+        """Where a conversation's prompt leaves the last one of its session; it is the last one from now on. None when
+        it does not, or is the first."""
+        if prompt.outline is None or not session_id:
+            return None
+        left = self._last_prompts.follow((prompt.root, tenant, session_id), prompt.packed, prompt.outline)
+        return None if left is None else Difference(left.token, left.message, left.part)
+
+    def completion(self, body: CompletionBody, domain: Domain) -> list[Prompt]:
         """One per prompt given: a string, token ids, or an array of either. Raises InvalidField, and
         ContextLengthExceeded for text that is far too long."""
         special = body.add_special_tokens is not False
         value = body.prompt
         if isinstance(value, str):
-            return [self._completion_text(value, special, "prompt")]
+            return [self._completion_text(value, special, "prompt", domain)]
         if not isinstance(value, list):
             raise InvalidField(f"prompt: must be a string or an array; got {shown(value)}.", param="prompt")
         if not value:
             raise InvalidField("prompt: must not be an empty array.", param="prompt")
         if all(isinstance(item, str) for item in value):
-            return [self._completion_text(text, special, child("prompt", at)) for at, text in enumerate(value)]
+            return [self._completion_text(text, special, child("prompt", at), domain) for at, text in enumerate(value)]
         if all(isinstance(item, list) for item in value):
-            return [Prompt(self.token_ids(ids, child("prompt", at))) for at, ids in enumerate(value)]
-        return [Prompt(self.token_ids(value, "prompt"))]
-
-    def text(self, text: str, *, add_special_tokens: bool) -> Prompt:
-        return Prompt(self.tokenizer.encode(text, add_special_tokens=add_special_tokens), text)
+            return [Prompt.of(self.token_ids(ids, child("prompt", at)), domain) for at, ids in enumerate(value)]
+        return [Prompt.of(self.token_ids(value, "prompt"), domain)]
 
     def token_ids(self, ids: list[Any], path: str) -> list[int]:
         """Checks that every element is an id of the vocabulary."""
@@ -115,9 +158,9 @@ class PromptReader:
                 )
         return ids
 
-    def _completion_text(self, text: str, special: bool, path: str) -> Prompt:
+    def _completion_text(self, text: str, special: bool, path: str, domain: Domain) -> Prompt:
         self._check_length(text, path)
-        return Prompt(self._encode(text, special, path), text)
+        return Prompt.of(self._encode(text, special, path), domain, text)
 
     def _check_length(self, text: str, path: str) -> None:
         """Encoding text without end would take seconds and gigabytes, only to find that it does not fit."""
@@ -130,8 +173,8 @@ class PromptReader:
         return ids
 
 
-def _extra(body: ChatBody | TokenizeBody) -> dict[str, Any]:
-    extra = dict(body.chat_template_kwargs or {})
-    if isinstance(body, ChatBody) and body.reasoning_effort is not None:
-        extra.setdefault("reasoning_effort", body.reasoning_effort)
-    return extra
+def _about(param: str, error: RequestError) -> RequestError:
+    """What is wrong with the messages, in the words of an API that calls them `param`."""
+    if error.param != "messages" or param == "messages":
+        return error
+    return type(error)(f"{param}{error.message.removeprefix('messages')}", param=param)

@@ -2,37 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 import logging
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from samovar.base.errors import Draining, SamovarError
 from samovar.core.events import Output
-from samovar.serve.chat_format import ChatFormat
 from samovar.serve.choice_text import ChoiceText, Delta
 from samovar.serve.choices import Choices
-from samovar.serve.completion_format import CompletionFormat
-from samovar.serve.errors import INTERNAL, error_body
+from samovar.serve.errors import INTERNAL
 from samovar.serve.job import Job, Usage, joined
-from samovar.serve.json_output import DONE, KEEP_ALIVE, event
 from samovar.serve.metrics import ChoiceTimer, Metrics
+from samovar.serve.misses import miss_line, miss_report
 from samovar.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-Format = ChatFormat | CompletionFormat
+
+class Format(Protocol):
+    """How one API writes an answer. One per job: it may remember what it has written."""
+
+    @property
+    def keep_alive(self) -> bytes:
+        """What a stream gets that was silent for long."""
+        ...
+
+    def begin(self) -> bytes:
+        """What a stream says once the engine has accepted the request, before anything is generated; mostly b""."""
+        ...
+
+    def deltas(self, index: int, delta: Delta, usage: Usage) -> bytes:
+        """The events of a choice's news. `usage` so far; its cached tokens are final from the first delta on."""
+        ...
+
+    def end(self, usage: Usage) -> bytes:
+        """What follows the last delta of the last choice."""
+        ...
+
+    def error(self, error: SamovarError) -> bytes:
+        """An error in mid-stream, with whatever ends a stream."""
+        ...
+
+    def whole(self, answers: Sequence[Delta], usage: Usage) -> dict[str, Any]:
+        """The answer that is not streamed: per choice everything in one delta."""
+        ...
 
 
 class Reading:
     """One reader per job. `close()` ends whatever still runs and completes the measurements; it is idempotent."""
 
-    def __init__(self, job: Job, choices: Choices, tokenizer: Tokenizer, metrics: Metrics, arrived_s: float) -> None:
+    def __init__(
+        self,
+        job: Job,
+        choices: Choices,
+        tokenizer: Tokenizer,
+        metrics: Metrics,
+        arrived_s: float,
+        *,
+        cache_log: bool = True,
+    ) -> None:
+        """`arrived_s`: of `time.monotonic`. `cache_log`: a line about the cache goes to the log at the end."""
         self._job = job
         self._choices = choices
         self._metrics = metrics
         self._prompt_tokens = sum(job.prompt_tokens)
-        self._texts = [ChoiceText(tokenizer, job.text) for _ in job.requests]
+        self._cache_log = cache_log
+        self._texts = [
+            ChoiceText(tokenizer, job.text, None if job.parser is None else job.parser()) for _ in job.requests
+        ]
         self._timers = [
             ChoiceTimer(metrics, arrived_s, job.prompt_tokens_of(index)) for index in range(len(job.requests))
         ]
@@ -58,8 +96,16 @@ class Reading:
             if delta is not None:
                 deltas.append((index, delta))
                 if delta.finish_reason is not None:
-                    self._timers[index].end(delta.finish_reason, text.num_tokens, time.monotonic())
+                    self._complete(index, delta.finish_reason)
         return deltas
+
+    def _complete(self, index: int, reason: str) -> None:
+        text = self._texts[index]
+        self._timers[index].end("stop" if reason == "tool_calls" else reason, text.num_tokens, time.monotonic())
+        if self._job.remember is not None:
+            self._job.remember(text.token_ids, text.answer)
+        if self.done and self._cache_log:
+            log.info("%s", miss_line(self._job.id, self._report(self.usage().cached_tokens)))
 
     def usage(self) -> Usage:
         """A prompt counts once however many choices it has, and as cached only what no choice had to compute."""
@@ -71,7 +117,13 @@ class Reading:
             prompt_tokens=self._prompt_tokens,
             completion_tokens=sum(text.num_tokens for text in self._texts),
             cached_tokens=cached,
+            cache_report=self._report(cached) if self._job.cache_report else None,
+            reasoning_tokens=sum(text.num_reasoning_tokens for text in self._texts),
         )
+
+    def _report(self, cached: int) -> dict[str, Any]:
+        """Of the first choice: the others of a prompt find what it computes."""
+        return miss_report(self._texts[0].miss, cached, self._prompt_tokens, self._job.difference)
 
     def failed(self, error: SamovarError, *, answered: bool) -> None:
         """Notes an error. `answered`: it goes out as an event; else the error handler counts it."""
@@ -101,25 +153,28 @@ async def whole_answer(reading: Reading, job: Job, format: Format) -> dict[str, 
     return format.whole([joined(parts) for parts in deltas], reading.usage())
 
 
-async def stream_answer(reading: Reading, job: Job, format: Format, keepalive_s: float) -> AsyncIterator[bytes]:
-    """Events as they become known; a comment whenever nothing was sent for `keepalive_s`, however busy the engine is.
-    An error becomes an event of its own; `[DONE]` comes last in any case."""
+async def stream_answer(reading: Reading, format: Format, keepalive_s: float) -> AsyncIterator[bytes]:
+    """Events as they become known; a sign of life whenever nothing was sent for `keepalive_s`, however busy the engine
+    is. An error becomes an event of its own."""
     sent_s = time.monotonic()
     try:
+        opening = format.begin()
+        if opening:
+            yield opening
         while not reading.done:
             deltas = await reading.next(max(0.0, sent_s + keepalive_s - time.monotonic()))
-            usage = reading.usage() if job.continuous_usage and deltas else None
-            events = b"".join(event(chunk) for index, delta in deltas for chunk in format.chunks(index, delta, usage))
+            events = b""
+            if deltas:
+                usage = reading.usage()
+                events = b"".join([format.deltas(index, delta, usage) for index, delta in deltas])
             if events or time.monotonic() >= sent_s + keepalive_s:
                 sent_s = time.monotonic()
-                yield events or KEEP_ALIVE
-        if job.include_usage:
-            yield event(format.usage_chunk(reading.usage()))
+                yield events or format.keep_alive
+        yield format.end(reading.usage())
     except SamovarError as error:
         reading.failed(error, answered=True)
-        yield event(error_body(error))
+        yield format.error(error)
     except Exception:
         log.exception("writing a stream failed")
         reading.failed(INTERNAL, answered=True)
-        yield event(error_body(INTERNAL))
-    yield DONE
+        yield format.error(INTERNAL)

@@ -10,15 +10,13 @@ import msgspec
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
 from samovar.core.sampling import SamplingParams
-from samovar.serve.bodies import MAX_STOP_CHARACTERS, MAX_STOPS, ChatBody, CompletionBody
+from samovar.serve.bodies import MAX_STOP_CHARACTERS, MAX_STOPS, ChatBody, CompletionBody, GenerationBody
 from samovar.serve.config import ServeConfig
 from samovar.serve.context import check_fits
 
 COMPLETION_MAX_TOKENS = 16
 """What /v1/completions generates when not told, as in the OpenAI API; a chat may fill the context."""
 SEEDS = 1 << 63
-
-AnyBody = ChatBody | CompletionBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +28,25 @@ class Limits:
     eos_ids: tuple[int, ...]
 
 
-def sampling_params(body: AnyBody, prompt_tokens: int, limits: Limits, config: ServeConfig) -> SamplingParams:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the APIs name or default differently."""
+
+    max_tokens: int | None = None
+    """None: whatever the context has room for."""
+    logprobs: int = -1
+    grammar: str = ""
+    param: str = "messages"
+    """What the API calls the prompt."""
+
+
+def sampling_params(
+    body: GenerationBody, asked: Wanted, prompt_tokens: int, limits: Limits, config: ServeConfig
+) -> SamplingParams:
     """For the first choice of a prompt; raises InvalidField or ContextLengthExceeded."""
-    check_fits(prompt_tokens, limits.max_model_len, "messages" if isinstance(body, ChatBody) else "prompt")
+    check_fits(prompt_tokens, limits.max_model_len, asked.param)
     room = limits.max_model_len - prompt_tokens
-    wanted = _max_tokens(body)
+    wanted = asked.max_tokens
     min_tokens = body.min_tokens or 0
     if wanted is not None and min_tokens > wanted:
         raise InvalidField(f"min_tokens: must be at most max_tokens ({wanted}); got {min_tokens}.", param="min_tokens")
@@ -61,7 +73,8 @@ def sampling_params(body: AnyBody, prompt_tokens: int, limits: Limits, config: S
         presence_penalty=_or(body.presence_penalty, 0.0),
         frequency_penalty=_or(body.frequency_penalty, 0.0),
         logit_bias=_logit_bias(body.logit_bias or {}, limits.vocab_size),
-        logprobs=_logprobs(body, config.max_logprobs),
+        logprobs=asked.logprobs,
+        grammar=asked.grammar,
     )
 
 
@@ -70,7 +83,7 @@ def for_choice(params: SamplingParams, index: int) -> SamplingParams:
     return params if index == 0 else msgspec.structs.replace(params, seed=(params.seed + index) % SEEDS)
 
 
-def num_choices(body: AnyBody, prompts: int, config: ServeConfig) -> int:
+def num_choices(body: GenerationBody, prompts: int, config: ServeConfig) -> int:
     """`n`, checked against both limits."""
     n = body.n or 1
     if n > config.max_n:
@@ -107,13 +120,7 @@ def _or(value: float | None, default: float) -> float:
     return default if value is None else float(value)
 
 
-def _max_tokens(body: AnyBody) -> int | None:
-    if isinstance(body, ChatBody):
-        return body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
-    return COMPLETION_MAX_TOKENS if body.max_tokens is None else body.max_tokens
-
-
-def _stop_tokens(body: AnyBody, limits: Limits) -> tuple[int, ...]:
+def _stop_tokens(body: GenerationBody, limits: Limits) -> tuple[int, ...]:
     given = body.stop_token_ids or []
     for at, token in enumerate(given):
         if token >= limits.vocab_size:
@@ -134,18 +141,27 @@ def _logit_bias(bias: dict[str, float], vocab_size: int) -> tuple[tuple[int, flo
     return tuple(sorted(result.items()))
 
 
-def _logprobs(body: AnyBody, limit: int) -> int:
-    """Number of alternatives to report per token; -1 for no log probabilities at all."""
-    if isinstance(body, ChatBody):
-        name, top = "top_logprobs", body.top_logprobs
-        if top is not None and not body.logprobs and top > 0:
-            raise InvalidField("top_logprobs: needs logprobs to be true.", param="top_logprobs")
-        count = (top or 0) if body.logprobs else -1
-    else:
-        name = "logprobs"
-        count = -1 if body.logprobs is None else body.logprobs
-        if body.echo and count >= 0:
-            raise InvalidField("logprobs: not supported together with echo.", param="logprobs")
+def chat_wanted(body: ChatBody, limit: int) -> Wanted:
+    """`limit`: alternatives per token at most."""
+    if body.top_logprobs is not None and not body.logprobs and body.top_logprobs > 0:
+        raise InvalidField("top_logprobs: needs logprobs to be true.", param="top_logprobs")
+    return Wanted(
+        max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
+        logprobs=_bounded("top_logprobs", body.top_logprobs or 0, limit) if body.logprobs else -1,
+    )
+
+
+def completion_wanted(body: CompletionBody, limit: int) -> Wanted:
+    if body.echo and body.logprobs is not None:
+        raise InvalidField("logprobs: not supported together with echo.", param="logprobs")
+    return Wanted(
+        max_tokens=COMPLETION_MAX_TOKENS if body.max_tokens is None else body.max_tokens,
+        logprobs=-1 if body.logprobs is None else _bounded("logprobs", body.logprobs, limit),
+        param="prompt",
+    )
+
+
+def _bounded(name: str, count: int, limit: int) -> int:
     if count > limit:
         raise InvalidField(f"{name}: must be at most {limit}; got {shown(count)}.", param=name)
     return count

@@ -11,6 +11,7 @@ from samovar.serve.config import ServeConfig
 from samovar.serve.drain import Drain
 from samovar.serve.metrics import Metrics
 from samovar.serve.names import ModelNames
+from samovar.serve.outputs import Outputs
 from samovar.serve.prompts import PromptReader
 from samovar.serve.request_ids import RequestIds
 from samovar.serve.sampling import Limits
@@ -24,6 +25,7 @@ class ServerState:
     service: Service
     tokenizer: Tokenizer
     reader: PromptReader
+    outputs: Outputs
     limits: Limits
     config: ServeConfig
     names: ModelNames

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
-from samovar.serve.bodies import ChatBody, CompletionBody, GenerationBody, NotYet, TokenizeBody
+from samovar.serve.bodies import Body, ChatBody, CompletionBody, GenerationBody, NotYet
 
 
-def refuse_unsupported(body: ChatBody | CompletionBody | TokenizeBody) -> None:
+def refuse_unsupported(body: Body) -> None:
     """Raises InvalidField naming the first field that asks for something not implemented."""
     for name, field in type(body).model_fields.items():
         if any(isinstance(mark, NotYet) and not mark.takes(getattr(body, name)) for mark in field.metadata):
@@ -27,24 +25,11 @@ def _refuse_generation(body: GenerationBody) -> None:
         raise _not_yet(
             "best_of", f"best_of {shown(body.best_of)} with n {shown(body.n or 1)}; leave it out or make it equal to n"
         )
-    if isinstance(body, (ChatBody, CompletionBody)) and body.response_format is not None:
-        kind = body.response_format.type
-        if kind in ("json_object", "json_schema"):
-            raise _not_yet("response_format", f"type {kind!r}; only 'text' is")
-        if kind != "text":
-            raise InvalidField(
-                f"response_format.type: must be 'text'; got {shown(kind)}.", param="response_format.type"
-            )
 
 
 def _refuse_chat(body: ChatBody) -> None:
     if body.modalities is not None and body.modalities != ["text"]:
         raise _not_yet("modalities", f"{shown(body.modalities)}; only ['text'] is")
-    choice: Any = body.tool_choice
-    if choice == "required":
-        raise _not_yet("tool_choice", "'required'; use 'auto' or 'none'")
-    if isinstance(choice, dict):
-        raise _not_yet("tool_choice", "a named function; use 'auto' or 'none'")
 
 
 def _not_yet(name: str, what: str = "") -> InvalidField:

@@ -7,7 +7,7 @@ before it is. The last character is held back while it is incomplete (at most 3 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from samovar.text.tokenizer import Tokenizer
 
@@ -15,10 +15,11 @@ from samovar.text.tokenizer import Tokenizer
 class IncrementalDetokenizer:
     """One per output text."""
 
-    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True, at_start: bool = True) -> None:
-        """`at_start` as in `Tokenizer.decode`: False when the ids continue a text that is already there."""
+    def __init__(self, tokenizer: Tokenizer, skipped: Collection[int] | None = None, at_start: bool = True) -> None:
+        """`skipped`: ids that give no text; None for every special token. `at_start` as in `Tokenizer.decode`: False
+        when the ids continue a text that is already there."""
         self._tokenizer = tokenizer
-        self._skipped = tokenizer.special_ids if skip_special_tokens else frozenset[int]()
+        self._skipped = tokenizer.special_ids if skipped is None else skipped
         self._strip = at_start and tokenizer.codec.strips_leading_space
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
