@@ -37,9 +37,14 @@ def rows() -> list[tuple[str, str]]:
                 f"{m['held_blocks']}, {r['errors']}, {growth:.1f} MiB",
             )
         )
-    if peers := load("peers"):
-        out += peer_rows(peers)
+    for name in PEERS:
+        if peers := load(name):
+            out += peer_rows(peers)
     return out
+
+
+PEERS = ("peers", "peers_streams", "peers_noamx")
+"""Results of `benchmarks.peers`: one load after the other, more servers for single streams, both without AMX."""
 
 
 PEER_FIGURES = (
@@ -60,7 +65,9 @@ def peer_rows(peers: dict[str, Any]) -> list[tuple[str, str]]:
     servers = ", ".join(f"{name} ({note})" for name, note in notes.items())
     out = [(f"over HTTP, {peers['machine']['cores']} cores, {peers['repeats']} alternating repeats", servers)]
     for scenario, figure, what, form in PEER_FIGURES:
-        of = peers["measured"]["summary"][scenario]
+        of = peers["measured"]["summary"].get(scenario)
+        if of is None:
+            continue
         out.append((what, " / ".join(form.format(of[name]["median"][figure]) for name in notes)))
     return out
 
