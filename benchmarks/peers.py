@@ -196,7 +196,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenarios", type=_scenarios, default=list(SCENARIOS), help=", ".join(SCENARIOS))
     parser.add_argument("--reps", type=_at_least_one, default=5, help="repetitions (5)")
     parser.add_argument("--seed", type=int, default=0, help="of the prompts")
-    parser.add_argument("--keep", action="store_true", help="start every server once; it is stopped (SIGSTOP) while others run")
+    parser.add_argument(
+        "--keep", action="store_true", help="start every server once; it is stopped (SIGSTOP) while others run"
+    )
     parser.add_argument("--timeout-s", type=float, default=600.0, help="of one request (600)")
     parser.add_argument("--logs", type=Path, help="keep the servers' logs in this folder")
     parser.add_argument("--json", type=Path, help="write the result here")

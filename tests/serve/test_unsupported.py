@@ -98,3 +98,10 @@ async def test_a_template_without_tools_gets_ours_and_says_so_once(
         prompt = tokenizer.decode(unpack_tokens(service.requests[-1].token_ids), skip_special_tokens=False)
         assert '"name": "look"' in prompt and ("<tool_response>" in prompt) == (not reads)
     assert sum("the chat template reads no tools" in message for message in caplog.messages) == (0 if reads else 1)
+
+
+async def test_one_call_at_a_time_is_held_by_a_constraint(make_server: MakeServer) -> None:
+    server = make_server(Script(ids("a", end=True)))
+    for fields, bound in (({}, False), ({"parallel_tool_calls": True}, False), ({"parallel_tool_calls": False}, True)):
+        assert (await server.chat(tools=TOOLS, **fields)).status_code == 200
+        assert bool(server.service.requests[-1].sampling.grammar) == bound

@@ -31,7 +31,8 @@ from samovar.serve.handler import generate
 from samovar.serve.json_output import JsonResponse
 from samovar.serve.metrics import CONTENT_TYPE, Metrics
 from samovar.serve.names import ModelNames
-from samovar.serve.outputs import Outputs, choose_reasoning, choose_tool_format
+from samovar.serve.output_formats import choose_reasoning, choose_tool_format
+from samovar.serve.outputs import Outputs
 from samovar.serve.preparing import Caller, chat_job, completion_job
 from samovar.serve.prompts import PromptReader
 from samovar.serve.request_ids import RequestIdHeader, RequestIds, client_id
@@ -132,7 +133,7 @@ def _generation_routes(state: ServerState) -> APIRouter:
         caller = Caller(state.auth.tenant(request.headers), request.headers, client_id(request.scope))
         with state.uploads.begin(request) as upload:
             raw = await upload.read()
-            prompt = await state.workers.run(len(raw), partial(prompt_of, state, caller, raw))
+            prompt = await state.workers.thread(partial(prompt_of, state, caller, raw))
         return JsonResponse(await match_answer(state.service, prompt.keys, prompt.num_tokens))
 
     return router

@@ -52,7 +52,9 @@ async def generate(
         choices = Choices(state.service, job.requests)
         stack.callback(choices.close)
         await unless((gone.news, cut_off.news), choices.submit())
-        reading = Reading(job, choices, state.tokenizer, state.metrics, arrived_s, cache_log=state.config.cache_log)
+        reading = Reading(
+            job, choices, state.tokenizer, state.metrics, state.workers, arrived_s, cache_log=state.config.cache_log
+        )
         stack.callback(reading.close)
         cut_off.follow(choices)
         format = make_format(job)
@@ -70,7 +72,7 @@ async def _read(
         raw = await unless((cut_off.news,), upload.read())
         gone = Disconnect(request.receive)
         on_error.callback(gone.close)
-        job = await unless((gone.news, cut_off.news), state.workers.run(len(raw), partial(prepare, raw)))
+        job = await unless((gone.news, cut_off.news), state.workers.thread(partial(prepare, raw)))
         on_error.pop_all()
         return gone, job
 

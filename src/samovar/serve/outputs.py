@@ -5,29 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-import logging
 
-from samovar.base.errors import ConfigError, InvalidField
+from samovar.base.errors import InvalidField
 from samovar.base.keys import TOKEN_BYTES, unpack_tokens
 from samovar.serve.bodies import CompletionBody, GenerationBody
 from samovar.serve.conversation import Conversation, OutputShape, Tool
 from samovar.text.answer import AnswerEvent, OutputParser, TextDelta
 from samovar.text.formats.custom import CustomInputs
-from samovar.text.formats.reasoning import REASONING_FORMATS, ReasoningFormat, detect_reasoning
-from samovar.text.formats.table import FORMATS, ToolFormat, detect
+from samovar.text.formats.reasoning import ReasoningFormat
+from samovar.text.formats.table import ToolFormat
 from samovar.text.grammar.body import Body, Reasoning, grammar_of
 from samovar.text.grammar.calls import ToolRule, free_with_calls, required_calls
 from samovar.text.grammar.compiler import GrammarCompiler
 from samovar.text.grammar.schema import json_object, json_schema
 from samovar.text.grammar.structured import GUIDED, guided, response_format, structured_outputs
-from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
 
-log = logging.getLogger(__name__)
-
-AUTO, NONE = "auto", "none"
-OURS = "hermes"
-"""What `text.formats.tool_prompt` asks for."""
 _TAIL_TOKENS = 32
 """Of a prompt, to see whether it ends inside a reasoning block."""
 
@@ -52,46 +45,6 @@ class PlainParser:
 
     def finish(self) -> list[AnswerEvent]:
         return []
-
-
-def choose_tool_format(name: str, template: ChatTemplate | None) -> ToolFormat:
-    """`name`: of --tool-call-parser, "auto" for what the template is written for. A template that reads no tools gets
-    ours, which asks for Hermes calls. Raises ConfigError for an unknown name."""
-    if name != AUTO:
-        if name not in FORMATS:
-            known = ", ".join(sorted(FORMATS))
-            raise ConfigError(f"--tool-call-parser {name!r} is not known; there are {AUTO}, {known}")
-        if template is not None and not template.reads_tools and name != OURS:
-            raise ConfigError(
-                f"--tool-call-parser {name}: the chat template reads no tools, so the model is told to call in the "
-                f"format {OURS}; leave it out, or give a template that reads tools with --chat-template"
-            )
-        return FORMATS[name]
-    found = None
-    if template is not None and not template.reads_tools:
-        log.info("the chat template reads no tools: definitions, calls (Hermes JSON) and results go into the messages")
-    elif template is not None:
-        found = detect(template.source(with_tools=True))
-        if found is None:
-            log.warning(
-                "the chat template reads tools, but not how its model writes calls: reading calls as Hermes JSON; "
-                "--tool-call-parser says otherwise"
-            )
-    return FORMATS[found or OURS]
-
-
-def choose_reasoning(name: str, template: ChatTemplate | None) -> ReasoningFormat | None:
-    """`name`: of --reasoning-parser, "auto" or "none" among them. Raises ConfigError for an unknown name."""
-    if name == NONE or (name == AUTO and template is None):
-        return None
-    if name == AUTO:
-        assert template is not None
-        found = detect_reasoning(template.source(with_tools=True))
-        return None if found is None else REASONING_FORMATS[found]
-    if name not in REASONING_FORMATS:
-        known = ", ".join(sorted(REASONING_FORMATS))
-        raise ConfigError(f"--reasoning-parser {name!r} is not known; there are {AUTO}, {NONE}, {known}")
-    return REASONING_FORMATS[name]
 
 
 class Outputs:
@@ -145,8 +98,9 @@ class Outputs:
         return self._reasoning.opened_by(self._tokenizer.decode(tail, skip_special_tokens=False))
 
     def _grammar(self, conversation: Conversation, body: GenerationBody, tools: tuple[Tool, ...], opened: bool) -> str:
-        wanted = _asked(body) or _shaped(conversation.shape)
-        param = "structured_outputs" if _asked(body) is not None else conversation.shape.path
+        asked = _asked(body)
+        wanted = asked or _shaped(conversation.shape)
+        param = conversation.shape.path if asked is None else "structured_outputs"
         choice = conversation.tool_choice
         if choice.mode == "required":
             named = [tool for tool in tools if choice.name in (None, tool.name)]
@@ -162,7 +116,8 @@ class Outputs:
             return self._checked(both, self._first(opened), param)
         if wanted is not None:
             return self._checked(wanted, self._first(opened), param)
-        if self._format.syntax is None or not any(tool.strict for tool in tools):
+        bound = any(tool.strict for tool in tools) or not conversation.parallel_calls
+        if not tools or self._format.syntax is None or not bound:
             return ""
         free = free_with_calls(self._format.syntax, _rules(tools), self._special, parallel=conversation.parallel_calls)
         return self._checked(free, self._first(opened), "tools")

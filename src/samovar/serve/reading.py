@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 import logging
 import time
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from samovar.serve.errors import INTERNAL
 from samovar.serve.job import Job, Usage, joined
 from samovar.serve.metrics import ChoiceTimer, Metrics
 from samovar.serve.misses import miss_line, miss_report
+from samovar.serve.workers import Workers
 from samovar.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ class Reading:
         choices: Choices,
         tokenizer: Tokenizer,
         metrics: Metrics,
+        workers: Workers,
         arrived_s: float,
         *,
         cache_log: bool = True,
@@ -67,6 +70,8 @@ class Reading:
         self._choices = choices
         self._metrics = metrics
         self._prompt_tokens = sum(job.prompt_tokens)
+        self._workers = workers
+        self._unremembered: list[Callable[[], None]] = []
         self._cache_log = cache_log
         self._texts = [
             ChoiceText(tokenizer, job.text, None if job.parser is None else job.parser()) for _ in job.requests
@@ -103,9 +108,15 @@ class Reading:
         text = self._texts[index]
         self._timers[index].end("stop" if reason == "tool_calls" else reason, text.num_tokens, time.monotonic())
         if self._job.remember is not None:
-            self._job.remember(text.token_ids, text.answer)
+            self._unremembered.append(partial(self._job.remember, text.token_ids, text.answer))
         if self.done and self._cache_log:
             log.info("%s", miss_line(self._job.id, self._report(self.usage().cached_tokens)))
+
+    async def settle(self) -> None:
+        """Remembers the complete answers, off the event loop. Before the end of an answer is sent: the client's next
+        turn follows it."""
+        while self._unremembered:
+            await self._workers.thread(self._unremembered.pop())
 
     def usage(self) -> Usage:
         """A prompt counts once however many choices it has, and as cached only what no choice had to compute."""
@@ -147,6 +158,7 @@ async def whole_answer(reading: Reading, job: Job, format: Format) -> dict[str, 
         while not reading.done:
             for index, delta in await reading.next():
                 deltas[index].append(delta)
+        await reading.settle()
     except SamovarError as error:
         reading.failed(error, answered=False)
         raise
@@ -170,6 +182,7 @@ async def stream_answer(reading: Reading, format: Format, keepalive_s: float) ->
             if events or time.monotonic() >= sent_s + keepalive_s:
                 sent_s = time.monotonic()
                 yield events or format.keep_alive
+        await reading.settle()
         yield format.end(reading.usage())
     except SamovarError as error:
         reading.failed(error, answered=True)

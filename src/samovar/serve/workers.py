@@ -23,6 +23,11 @@ class Workers:
         """Here and now when the input is short, else in a thread. Raises what the job raises."""
         if input_bytes <= INLINE_BYTES:
             return job()
+        return await self.thread(job)
+
+    async def thread(self, job: Callable[[], T]) -> T:
+        """In a thread, for what may take long however short its input is: a few bytes name a stored conversation or a
+        grammar. Raises what the job raises."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, job)
 
     def close(self) -> None:
