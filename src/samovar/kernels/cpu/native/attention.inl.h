@@ -1,6 +1,8 @@
-// Attention over the paged KV pool: writing a token, one chunk of a context, merging chunks. Keys and values lie in
-// tiles (layout.h) that the products read as they are.
+// Attention over the paged KV pool: writing a token, one chunk of a context, merging chunks, a whole context. Keys and
+// values lie in tiles (layout.h) that the products read as they are.
 #pragma once
+
+#include "chunks.h"
 
 #if defined(__AMX_BF16__)
 #include "attention_amx.inl.h"
@@ -45,11 +47,7 @@ inline void write_kv(const KVPool& pool, int64_t slot, const float* k, const flo
 // scale > 0. Uses up to 250 KB of stack, up to 500 KB over an int8 pool.
 inline void attend_chunk(const KVPool& pool, const int64_t* table, int kv_head, int chunk, const float* q, size_t q_ld,
                          int heads, int queries, int start, float scale, Partial* partial, float* values) {
-  ChunkCall call;
-  call.head_dim = pool.head_dim;
-  call.heads = heads;
-  call.rows = queries * heads;
-  call.scale = scale;
+  ChunkCall call(pool.head_dim, heads, queries, scale);
   call.see(start + 1 - chunk * kChunkTokens);
   const int visible = call.visible[call.rows - 1];
   if (visible == 0) {
@@ -61,9 +59,15 @@ inline void attend_chunk(const KVPool& pool, const int64_t* table, int kv_head, 
     attend_int8(pool, table, kv_head, chunk, visible, start + queries - 1, q, q_ld, &call, partial, values);
     return;
   }
+  find_tiles(pool, table, kv_head, chunk, visible, &call);
+#if defined(__AMX_BF16__)
+  const NextKeys next = next_keys(pool, table, kv_head, chunk, start + queries - 1);
+  attend_tiles(call, next, q, q_ld, partial, values);
+#else
   alignas(64) uint16_t last_values[kTileTokens * kMaxHeadDim];
-  find_tiles(pool, table, kv_head, chunk, visible, last_values, &call);
+  cut_values(visible, last_values, &call);
   attend_tiles(call, q, q_ld, partial, values);
+#endif
 }
 
 // A result that saw nothing has a total of exactly 0; a NaN in a total is kept.
@@ -91,6 +95,38 @@ inline void merge(Partial* into, float* into_values, const Partial& chunk, const
 inline void finish(const Partial& whole, const float* values, int head_dim, float* out) {
   const Floats total = all(whole.total);
   for (int at = 0; at < head_dim; at += kWidth) store(out + at, load<Floats>(values + at) / total + 0.0f);
+}
+
+// Chunk by chunk, as anyone else would merge them. 130 KB of stack beside that of attend_chunk.
+inline __attribute__((noinline)) void attend_in_chunks(const KVPool& pool, const int64_t* table, int kv_head,
+                                                       const float* q, size_t q_ld, int heads, int queries, int start,
+                                                       float scale, float* out, size_t out_ld) {
+  Partial running[kMaxRows], added[kMaxRows];
+  alignas(64) float running_values[kMaxRows * kMaxHeadDim], added_values[kMaxRows * kMaxHeadDim];
+  const int head_dim = pool.head_dim, rows = queries * heads;
+  for (int chunk = 0; chunk < chunks_of(start + queries); chunk++) {
+    const bool first = chunk == 0;
+    attend_chunk(pool, table, kv_head, chunk, q, q_ld, heads, queries, start, scale, first ? running : added,
+                 first ? running_values : added_values);
+    for (int row = 0; row < rows && !first; row++) {
+      merge(running + row, running_values + row * head_dim, added[row], added_values + row * head_dim, head_dim);
+    }
+  }
+  for (int row = 0; row < rows; row++) {
+    finish(running[row], running_values + row * head_dim, head_dim,
+           out + row / heads * out_ld + row % heads * static_cast<size_t>(head_dim));
+  }
+}
+
+inline void attend(const KVPool& pool, const int64_t* table, int kv_head, const float* q, size_t q_ld, int heads,
+                   int queries, int start, float scale, float* out, size_t out_ld) {
+#if defined(__AMX_BF16__)
+  if (pool.format == KVFormat::bf16) {
+    attend_in_tiles(pool, table, kv_head, q, q_ld, heads, queries, start, scale, out, out_ld);
+    return;
+  }
+#endif
+  attend_in_chunks(pool, table, kv_head, q, q_ld, heads, queries, start, scale, out, out_ld);
 }
 
 }  // namespace samovar::SAMOVAR_ISA_NAMESPACE

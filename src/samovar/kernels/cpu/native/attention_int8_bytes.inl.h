@@ -35,8 +35,7 @@ struct ByteCall {
   int tiles;
   const uint8_t* stored[2 * kChunkTiles];  // the tiles of keys, then of values
   size_t stored_bytes;                     // of one
-  const uint8_t* next_keys[kChunkTiles];   // that the next call is likely to begin with
-  int next_tiles;
+  NextKeys next;
   float query_scales[kMaxRows];
   ByteRows queries;  // [rows][head_dim]
 
@@ -46,23 +45,9 @@ struct ByteCall {
     if (entry < 2 * tiles) prefetch(stored[entry], stored_bytes);
   }
   void ask_next(int tile) const {
-    if (tile < next_tiles) prefetch(next_keys[tile], stored_bytes);
+    if (tile < next.tiles) prefetch(next.keys[tile], stored_bytes);
   }
 };
-
-// The keys that follow in the context of the last query, or those that the next KV head begins with.
-inline void find_next_keys(const KVPool& pool, const int64_t* table, int kv_head, int chunk, int last_query,
-                           ByteCall* call) {
-  int from = (chunk + 1) * kChunkTokens;
-  call->next_tiles = 0;
-  if (from > last_query) {
-    from = 0;
-    if (++kv_head == pool.kv_heads) return;
-  }
-  for (int at = from; at <= last_query && call->next_tiles < kChunkTiles; at += kTileTokens) {
-    call->next_keys[call->next_tiles++] = pool.keys + pool.tile(table, at, kv_head);
-  }
-}
 
 inline void round_to_bytes(const float* q, size_t q_ld, int32_t offset, ByteCall* call) {
   const int head_dim = call->chunk.head_dim;
@@ -181,13 +166,13 @@ inline __attribute__((noinline)) void attend_int8(const KVPool& pool, const int6
                                                   int visible, int last_query, const float* q, size_t q_ld,
                                                   ChunkCall* chunk_call, Partial* partial, float* values) {
   alignas(64) uint8_t high[kMaxRows * kMaxHeadDim], low[kMaxRows * kMaxHeadDim];
-  ByteCall call{*chunk_call, (visible + kTileTokens - 1) / kTileTokens, {}, pool.tile_bytes(), {}, 0, {}, {high, low}};
+  ByteCall call{*chunk_call, (visible + kTileTokens - 1) / kTileTokens, {}, pool.tile_bytes(), {}, {}, {high, low}};
   for (int t = 0; t < call.tiles; t++) {
     const size_t tile = pool.tile(table, chunk * kChunkTokens + t * kTileTokens, kv_head);
     call.stored[t] = pool.keys + tile;
     call.stored[call.tiles + t] = pool.values + tile;
   }
-  find_next_keys(pool, table, kv_head, chunk, last_query, &call);
+  call.next = next_keys(pool, table, kv_head, chunk, last_query);
   for (int t = 0; t < kByteTilesAhead; t++) call.ask(t);
 #if defined(__AMX_INT8__)
   if (chunk_call->rows > kFewAttendedRows) {

@@ -70,7 +70,7 @@ void attend_byte_rows(const ByteCall& call, int row, Partial* partial, float* va
     }
   }
   weigh_bytes_of(call, row, Rows, tiles * kTileTokens, dots, weights, weight_scales, partial);
-  for (int t = 0; row == 0 && t < call.next_tiles; t++) call.ask_next(t);
+  for (int t = 0; row == 0 && t < call.next.tiles; t++) call.ask_next(t);
   for (int dim = 0; dim < head_dim; dim += kByteVectors * kWidth) {
     ByteSums<Rows> sums = {};
     for (int t = 0; t < tiles; t++) {

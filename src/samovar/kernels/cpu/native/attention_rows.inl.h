@@ -2,6 +2,7 @@
 // scores becomes, how rows of inputs are rounded.
 #pragma once
 
+#include "chunks.h"
 #include "kernels.h"
 #include "kv_int8.inl.h"
 #include "math.inl.h"
@@ -40,34 +41,62 @@ struct ChunkCall {
   // its weights by those of the values; then nothing else is rounded.
   const float* key_scales = nullptr;
   const float* value_scales = nullptr;
-  int visible[kMaxRows];  // tokens of the chunk that a row sees, 0 to 256; never fewer than the row before
+  int visible[kMaxContextRows];  // tokens of the chunk that a row sees, 0 to 256; never fewer than the row before
 
-  // `first_visible`: tokens of the chunk before and at the first query's position; may be negative.
+  ChunkCall(int head_dim, int heads, int queries, float scale)
+      : head_dim(head_dim), heads(heads), rows(queries * heads), scale(scale) {}
+
+  // `first_visible`: tokens of the chunk before and at the first query's position; may be negative. Kernels that take
+  // four rows at a time find up to three behind the last one that see what it sees.
   void see(int first_visible) {
     int tokens = first_visible;
     for (int row = 0; row < rows; tokens++) {
       const int bounded = tokens < 0 ? 0 : tokens > kChunkTokens ? kChunkTokens : tokens;
       for (int head = 0; head < heads; head++) visible[row++] = bounded;
     }
+    for (int row = rows; row % 4 != 0; row++) visible[row] = visible[rows - 1];
   }
   // Tiles that a block of rows ending before `end` reads.
   int tiles_before(int end) const { return (visible[end - 1] + kTileTokens - 1) / kTileTokens; }
 };
 
-// Values behind the last position are left over from another owner and may be NaN, which even a zero weight keeps:
-// the last tile, where it is cut, is read from `copy` [16 * head_dim], with zeros there. Entries of the table past the
-// last visible token are not read.
-inline void find_tiles(const KVPool& pool, const int64_t* table, int kv_head, int chunk, int visible, uint16_t* copy,
-                       ChunkCall* call) {
+// Entries of the table past the last visible token are not read.
+inline void find_tiles(const KVPool& pool, const int64_t* table, int kv_head, int chunk, int visible, ChunkCall* call) {
   call->tiles = (visible + kTileTokens - 1) / kTileTokens;
   for (int t = 0; t < call->tiles; t++) {
     size_t tile = pool.tile(table, chunk * kChunkTokens + t * kTileTokens, kv_head);
     call->keys[t] = reinterpret_cast<const uint16_t*>(pool.keys + tile);
     call->values[t] = reinterpret_cast<const uint16_t*>(pool.values + tile);
   }
+}
+
+// Tiles of keys that the next call is likely to begin with: those that follow in the context of the last query, or that
+// the next KV head begins with.
+struct NextKeys {
+  const uint8_t* keys[kChunkTiles];
+  int tiles;
+};
+
+inline NextKeys next_keys(const KVPool& pool, const int64_t* table, int kv_head, int chunk, int last_query) {
+  NextKeys next;
+  next.tiles = 0;
+  int from = (chunk + 1) * kChunkTokens;
+  if (from > last_query) {
+    from = 0;
+    if (++kv_head == pool.kv_heads) return next;
+  }
+  for (int at = from; at <= last_query && next.tiles < kChunkTiles; at += kTileTokens) {
+    next.keys[next.tiles++] = pool.keys + pool.tile(table, at, kv_head);
+  }
+  return next;
+}
+
+// Values behind the last position are left over from another owner and may be NaN, which even a zero weight keeps:
+// the last tile, where it is cut, is read from `copy` [16 * head_dim], with zeros there.
+inline void cut_values(int visible, uint16_t* copy, ChunkCall* call) {
   const int kept = visible % kTileTokens;
   if (kept == 0) return;
-  const int pair_elements = 2 * pool.head_dim;
+  const int pair_elements = 2 * call->head_dim;
   const uint16_t* last = call->values[call->tiles - 1];
   for (int token = 0; token < kTileTokens; token += 2) {
     uint16_t* to = copy + token / 2 * pair_elements;
@@ -81,17 +110,6 @@ inline void find_tiles(const KVPool& pool, const int64_t* table, int kv_head, in
     }
   }
   call->values[call->tiles - 1] = copy;
-}
-
-// The queries as rows [rows][head_dim].
-inline void round_queries(const ChunkCall& call, const float* q, size_t q_ld, Operand* out) {
-  // A query's heads lie side by side.
-  const int query = call.heads * call.head_dim;
-  for (int row = 0; row < call.rows; row += call.heads, q += q_ld, out += query) {
-    for (int at = 0; at < query; at += kWidth) {
-      store_operands(out + at, load<Floats>(q + at), call.key_scales == nullptr);
-    }
-  }
 }
 
 // The weights of 32 tokens from their dots, exp2(dot * factor + offset): rounds them to bf16, stores them as operands and

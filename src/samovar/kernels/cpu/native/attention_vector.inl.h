@@ -120,6 +120,17 @@ void attend_block(int rows, const ChunkCall& call, const Operand* q, int row, Pa
   attend_rows<Rows>(call, q, row, partial, values);
 }
 
+// The queries as rows [rows][head_dim].
+inline void round_queries(const ChunkCall& call, const float* q, size_t q_ld, Operand* out) {
+  // A query's heads lie side by side.
+  const int query = call.heads * call.head_dim;
+  for (int row = 0; row < call.rows; row += call.heads, q += q_ld, out += query) {
+    for (int at = 0; at < query; at += kWidth) {
+      store_operands(out + at, load<Floats>(q + at), call.key_scales == nullptr);
+    }
+  }
+}
+
 // 64 KB of stack for the queries, at most 12 KB below it.
 inline void attend_tiles(const ChunkCall& call, const float* q, size_t q_ld, Partial* partial, float* values) {
   alignas(64) Operand queries[kMaxRows * kMaxHeadDim];

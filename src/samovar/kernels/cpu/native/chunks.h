@@ -12,6 +12,8 @@ namespace samovar {
 constexpr int kMaxHeadDim = 256;
 // Rows (queries x query heads of a KV head) of one attend_chunk call.
 constexpr int kMaxAttendRows = 64;
+// Those of one `attend` call.
+constexpr int kMaxContextRows = 192;
 
 inline int chunks_of(int visible_tokens) { return (visible_tokens + kChunkTokens - 1) / kChunkTokens; }
 

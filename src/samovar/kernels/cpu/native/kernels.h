@@ -52,6 +52,11 @@ struct Kernels {
   void (*attend_chunk)(const KVPool& pool, const int64_t* table, int kv_head, int chunk, const float* q, size_t q_ld,
                        int heads, int queries, int start, float scale, Partial* partial, float* values);
 
+  // The same over the whole context that the queries see, its chunks merged in order and normalised: out [queries] with
+  // row stride out_ld, of [heads][head_dim].
+  void (*attend)(const KVPool& pool, const int64_t* table, int kv_head, const float* q, size_t q_ld, int heads,
+                 int queries, int start, float scale, float* out, size_t out_ld);
+
   // Merges chunk results in order of chunk into (into, into_values): the running result of chunks before.
   void (*merge)(Partial* into, float* into_values, const Partial& chunk, const float* chunk_values, int head_dim);
   // out = values / total.

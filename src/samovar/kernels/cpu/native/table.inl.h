@@ -24,7 +24,7 @@ extern const Kernels SAMOVAR_ISA_TABLE;
 const Kernels SAMOVAR_ISA_TABLE = {
     SAMOVAR_ISA_NAME,    isa::kBf16Inputs, isa::prepare,  isa::linear,       isa::linear_swiglu,
     isa::dequantize_row, isa::rms_norm,    isa::rope,     isa::write_kv,     isa::attend_chunk,
-    isa::merge,          isa::finish,      isa::argmax,   isa::exponentials, isa::multiply,
+    isa::attend,         isa::merge,       isa::finish,   isa::argmax,   isa::exponentials, isa::multiply,
 };
 
 }  // namespace samovar
