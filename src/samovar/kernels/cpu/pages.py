@@ -8,6 +8,7 @@ pages to give, ordinary ones come instead.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 
 import numpy as np
@@ -31,6 +32,24 @@ def zeroed(num_bytes: int) -> NDArray[np.uint8]:
         with contextlib.suppress(OSError):
             mapping.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(mapping, dtype=np.uint8)
+
+
+_MADV_POPULATE_WRITE = 23
+"""Linux 5.14; Python has no name for it yet."""
+
+
+def populate(memory: NDArray[np.generic], start_bytes: int, stop_bytes: int) -> bool:
+    """Brings the pages of this part of `memory` in, as a first write would, and changes nothing in them: safe beside
+    whoever reads and writes there. Lets other threads run meanwhile. False where the system cannot, or has no memory
+    left: the first write does it then."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return False
+    base = memory.ctypes.data
+    # The system wants whole pages; those at the edges are the mapping's too.
+    start = (base + start_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    length = -(-(base + stop_bytes - start) // mmap.PAGESIZE) * mmap.PAGESIZE
+    madvise = ctypes.CDLL(None).madvise
+    return bool(madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _MADV_POPULATE_WRITE) == 0)
 
 
 class Arena:
