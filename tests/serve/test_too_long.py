@@ -86,6 +86,7 @@ async def test_a_prompt_is_held_once(tokenizer: Tokenizer, info: EngineInfo, pat
     finally:
         tracemalloc.stop()
     assert len(service.requests[1].token_ids) >= 4 * tokens and service.open
-    assert held < (5.5 if path == "/v1/chat/completions" else 4.5) * tokens, held / tokens
+    # A conversation is remembered as well: its text and the ids of its pieces.
+    assert held < (10.5 if path == "/v1/chat/completions" else 4.5) * tokens, held / tokens
     exchange.disconnect()
     await exchange.done()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from samovar.base.errors import ConfigError
 
-LIST_FLAGS = ("--served-model-name", "--api-key", "--trace")
+LIST_FLAGS = ("--served-model-name", "--api-key", "--trace", "--volatile-lines")
 
 
 def spread_lists(arguments: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from samovar.base.errors import ConfigError
 from samovar.bench.core import CoreBench, run
 from samovar.bench.result import bench_result, write_result
 from samovar.cli.bench_compute import decode, kernels, prefill
+from samovar.cli.bench_frontend import frontend
 from samovar.cli.replay import replay
 
 app = typer.Typer(help="Measure parts of the system.", no_args_is_help=True)
@@ -28,6 +29,7 @@ app.command()(replay)
 app.command()(kernels)
 app.command()(decode)
 app.command()(prefill)
+app.command()(frontend)
 
 
 @app.command()

@@ -21,17 +21,18 @@ import uvloop
 from samovar.base.errors import ConfigError
 from samovar.base.units import parse_bytes
 from samovar.cli.surroundings import cache_dir, instruction_set, set_up_log
+from samovar.cli.template_check import volatile_rules, warn_of_break
 from samovar.core.ports import Service
 from samovar.models.locate import DEFAULT_MODEL, locate
 from samovar.runner.client import EngineClient
 from samovar.runner.config import EngineProcessConfig
-from samovar.serve.config import SamplingDefaults, ServeConfig
+from samovar.serve.config import SamplingDefaults, ServeConfig, StoreLimits
 from samovar.serve.recorded import RecordedService
-from samovar.serve.responses.store import StoreLimits
 from samovar.serve.run import listen
 from samovar.serve.run import serve as serve_http
 from samovar.text.checkpoint import load_text
 from samovar.text.sampling_defaults import sampling_defaults
+from samovar.text.turns.volatile import DEFAULT_RULES
 from samovar.workload.recording import Recorder
 
 log = logging.getLogger("samovar")
@@ -230,6 +231,15 @@ def serve(
             rich_help_panel=HTTP,
         ),
     ] = None,
+    volatile_lines: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Lines of system messages that clients change from turn to turn: regular expressions for their "
+            "beginning (several may follow). They do not reach the prompt. off: all lines do.",
+            rich_help_panel=AGENTS,
+            show_default=" ".join(DEFAULT_RULES),
+        ),
+    ] = None,
     # -- debugging
     record_path: Annotated[
         Path | None,
@@ -301,6 +311,7 @@ def serve(
         drain_timeout_s=drain_timeout_s,
         access_log=access_log,
         cache_log=cache_log,
+        volatile_lines=volatile_rules(volatile_lines),
     )
     with listen(server) as listener:  # before anything slow: a taken port is known at once
         running = _run(
@@ -332,6 +343,7 @@ async def _run(
         starting = asyncio.create_task(EngineClient.start(engine, lambda text: _progress(console, status, text)))
         try:
             text = await asyncio.to_thread(load_text, checkpoint.path, datetime.now, chat_template, checkpoint.header)
+            await asyncio.to_thread(warn_of_break, text, server.volatile_lines)
             if checkpoint_defaults:
                 chosen = sampling_defaults(checkpoint.path)
                 server = replace(server, sampling=SamplingDefaults(**chosen))

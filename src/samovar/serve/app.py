@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 import time
 from typing import Any
@@ -20,7 +21,9 @@ from samovar.core.stats import EngineStats
 from samovar.serve.anthropic.routes import routes as anthropic_routes
 from samovar.serve.auth import Authenticator
 from samovar.serve.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from samovar.serve.body_memory import BodyMemory
 from samovar.serve.cache_match import match_answer, prompt_of
+from samovar.serve.callers import caller_of
 from samovar.serve.chat_format import ChatFormat
 from samovar.serve.completion_format import CompletionFormat
 from samovar.serve.config import ServeConfig
@@ -33,9 +36,9 @@ from samovar.serve.metrics import CONTENT_TYPE, Metrics
 from samovar.serve.names import ModelNames
 from samovar.serve.output_formats import choose_reasoning, choose_tool_format
 from samovar.serve.outputs import Outputs
-from samovar.serve.preparing import Caller, chat_job, completion_job
+from samovar.serve.preparing import chat_job, completion_job
 from samovar.serve.prompts import PromptReader
-from samovar.serve.request_ids import RequestIdHeader, RequestIds, client_id
+from samovar.serve.request_ids import RequestIdHeader, RequestIds
 from samovar.serve.responses.routes import routes as responses_routes
 from samovar.serve.sampling import Limits
 from samovar.serve.state import ServerState, engine_dead
@@ -46,6 +49,7 @@ from samovar.text.grammar.compiler import GrammarCompiler
 from samovar.text.grammar.vocabulary import build_vocabulary
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
+from samovar.text.turns.volatile import VolatileLines
 
 STATS_TIMEOUT_S = 2.0
 
@@ -67,7 +71,10 @@ def make_app(
     state = ServerState(
         service=service,
         tokenizer=tokenizer,
-        reader=PromptReader(tokenizer, template, info.vocab_size, info.max_model_len),
+        reader=PromptReader(
+            tokenizer, template, info.vocab_size, info.max_model_len, VolatileLines(config.volatile_lines)
+        ),
+        parsed=BodyMemory(),
         outputs=Outputs(
             tokenizer,
             choose_tool_format(config.tool_call_parser, template),
@@ -130,7 +137,7 @@ def _generation_routes(state: ServerState) -> APIRouter:
         response_class=Response,
     )
     async def cache_match(request: Request) -> Response:
-        caller = Caller(state.auth.tenant(request.headers), request.headers, client_id(request.scope))
+        caller = caller_of(state, request)
         with state.uploads.begin(request) as upload:
             raw = await upload.read()
             prompt = await state.workers.thread(partial(prompt_of, state, caller, raw))
@@ -142,12 +149,17 @@ def _generation_routes(state: ServerState) -> APIRouter:
 def _model_routes(state: ServerState) -> APIRouter:
     router = APIRouter()
     created_s = int(time.time())
+    created_at = datetime.fromtimestamp(created_s, UTC).isoformat().replace("+00:00", "Z")
 
     def card(name: str) -> dict[str, object]:
         return {
             "id": name,
             "object": "model",
             "created": created_s,
+            # What the Messages API calls the same.
+            "type": "model",
+            "display_name": name,
+            "created_at": created_at,
             "owned_by": "samovar",
             "root": state.config.model,
             "parent": None,
@@ -158,7 +170,9 @@ def _model_routes(state: ServerState) -> APIRouter:
     @router.get("/v1/models", responses=answers(401), response_class=Response)
     async def models(request: Request) -> Response:
         state.auth.tenant(request.headers)
-        return JsonResponse({"object": "list", "data": [card(name) for name in state.names.listed()]})
+        names = state.names.listed()
+        pages = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
+        return JsonResponse({"object": "list", "data": [card(name) for name in names], **pages})
 
     @router.get("/v1/models/{model:path}", responses=answers(401, 404), response_class=Response)
     async def model(request: Request, model: str) -> Response:

@@ -11,15 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticKnownError
+
+from samovar.serve.tools import MAX_TOOLS
+from samovar.text.grammar.limits import MAX_CHOICES
 
 INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
 MAX_SESSION_CHARACTERS = 256
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 1024
+MAX_LISTED_TEXTS = 100
+"""Of fields that name a few things."""
 MAX_LISTED_TOKENS = 1024
 """Of `stop_token_ids` and `logit_bias`: both are walked for every token, by the runner that everyone shares."""
 VISIBLE = r"^[!-~]+$"
@@ -100,10 +105,31 @@ Stop = Annotated[
     ),
 ]
 _TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+# Without fail_fast pydantic would report, and keep, an error for every element.
 TokenIds = Annotated[list[_TokenId], Field(fail_fast=True)]
 StopTokenIds = Annotated[list[_TokenId], Field(fail_fast=True, max_length=MAX_LISTED_TOKENS)]
-LogitBias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MAX_LISTED_TOKENS)]
-Tools = Annotated[list[dict[str, Any]], WithJsonSchema({"type": "array", "items": _TOOL})]
+Tools = Annotated[
+    list[dict[str, Any]],
+    Field(fail_fast=True, max_length=MAX_TOOLS),
+    WithJsonSchema({"type": "array", "items": _TOOL, "maxItems": MAX_TOOLS}),
+]
+Texts = Annotated[list[str], Field(fail_fast=True, max_length=MAX_LISTED_TEXTS)]
+ChoiceTexts = Annotated[list[str], Field(fail_fast=True, max_length=MAX_CHOICES)]
+
+
+def _few(value: object) -> object:
+    """Counts entries before they are looked at: objects have no fail_fast."""
+    if isinstance(value, dict) and len(value) > MAX_LISTED_TOKENS:
+        context = {"field_type": "Object", "max_length": MAX_LISTED_TOKENS, "actual_length": len(value)}
+        raise PydanticKnownError("too_long", context)
+    return value
+
+
+LogitBias = Annotated[
+    dict[str, Annotated[float, Field(ge=-100, le=100)]],
+    Field(max_length=MAX_LISTED_TOKENS),
+    BeforeValidator(_few),
+]
 
 
 @dataclass(frozen=True)
@@ -187,7 +213,7 @@ class GenerationBody(Body):
     structured_outputs: dict[str, Any] | None = None
     guided_json: dict[str, Any] | str | None = None
     guided_regex: str | None = None
-    guided_choice: list[str] | None = None
+    guided_choice: ChoiceTexts | None = None
     guided_grammar: str | None = None
     cache_report: bool | None = None
 
@@ -208,7 +234,7 @@ class ChatBody(GenerationBody):
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
-    modalities: list[str] | None = None
+    modalities: Texts | None = None
     reasoning_effort: ShortText | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

@@ -186,7 +186,8 @@ class ChoiceText:
         self.finished = True
         if self._parser is not None:
             self._take(self._parser.finish())
-        if self._calls and reason == "stop":
+        # A stop string may have cut a call short: then it is no answer that asks for a tool.
+        if self._calls and reason == "stop" and not isinstance(stop_reason, str):
             reason = "tool_calls"
         return self._delta(reason, stop_reason)
 

@@ -7,7 +7,7 @@ import math
 
 from samovar.base.errors import ConfigError
 from samovar.base.shown import shown
-from samovar.serve.responses.store import StoreLimits
+from samovar.text.turns.volatile import DEFAULT_RULES, VolatileLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,25 @@ def _number(name: str, value: object, low: float, high: float, *, above: bool = 
 
 
 @dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """Of `responses.store`. Raises ConfigError for values that cannot work."""
+
+    max_responses: int = 1000
+    """0 keeps none."""
+    max_bytes: int = 256 << 20
+    max_tenant_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("--max-stored-responses", self.max_responses),
+            ("--max-stored-response-bytes", self.max_bytes),
+            ("max_tenant_bytes", self.max_tenant_bytes),
+        ):
+            if value < 0:
+                raise ConfigError(f"{name} is {value}; it must be at least 0")
+
+
+@dataclass(frozen=True, slots=True)
 class ServeConfig:
     """Raises ConfigError, naming the flag or the setting, for a value that cannot work."""
 
@@ -52,6 +71,8 @@ class ServeConfig:
     """How the model writes tool calls (`text.formats.table`); "auto": what the chat template is written for."""
     reasoning_parser: str = "auto"
     """How it writes reasoning (`text.formats.reasoning`); "none": it has none."""
+    volatile_lines: tuple[str, ...] = DEFAULT_RULES
+    """Regular expressions: lines of system messages that one matches at its beginning do not reach the prompt."""
     host: str = "127.0.0.1"
     port: int = 8000
     """0 lets the system choose."""
@@ -101,6 +122,7 @@ class ServeConfig:
         for name, value, limit in at_least:
             if not value >= limit:
                 raise ConfigError(f"{name} is {value}; it must be at least {limit:.10g}")
+        VolatileLines(self.volatile_lines)
         if self.port > 65535:
             raise ConfigError(f"--port is {self.port}; it must be at most 65535")
         if any(not key for key in self.api_keys):

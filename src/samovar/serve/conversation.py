@@ -65,6 +65,7 @@ class Conversation:
     messages: list[dict[str, Any]]
     """Owned by the conversation; nobody changes them."""
     tools: tuple[Tool, ...] = ()
+    """What may be called."""
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool = True
     """More than one call in an answer."""
@@ -76,9 +77,11 @@ class Conversation:
     add_special_tokens: bool = False
     param: str = "messages"
     """What this API calls the messages, for errors."""
+    shown_tools: tuple[Tool, ...] | None = None
+    """What the prompt shows, where only some of it may be called; None: `tools`."""
 
     @property
     def offered_tools(self) -> tuple[Tool, ...]:
-        """The tools that the prompt shows: all, whatever the choice, so that a turn that forbids calls keeps the
-        prefix of those that do not."""
-        return self.tools
+        """The tools that the prompt shows: all, whatever the choice, so that a turn that forbids calls, or allows some
+        only, keeps the prefix of those that do not."""
+        return self.tools if self.shown_tools is None else self.shown_tools

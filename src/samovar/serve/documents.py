@@ -5,6 +5,7 @@ Endpoints read their bodies themselves (any content type, OpenAI's errors), so F
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -57,12 +58,17 @@ _MEANINGS = {
 Responses = dict[int | str, dict[str, Any]]
 
 
-def answers(*statuses: int, kinds: tuple[str, ...] = ("application/json",)) -> Responses:
-    """200 in one of `kinds`, and the errors that can come instead."""
+def answers(
+    *statuses: int,
+    kinds: tuple[str, ...] = ("application/json",),
+    error: Mapping[str, Any] | None = None,
+    meanings: Mapping[int, str] = _MEANINGS,
+) -> Responses:
+    """200 in one of `kinds`, and the errors that can come instead. `error`: their schema; None: OpenAI's."""
+    schema = {"schema": {"$ref": REF.format(model="Error")} if error is None else error}
     found: Responses = {200: {"description": "The answer.", "content": {kind: {} for kind in kinds}}}
     for status in statuses:
-        schema = {"schema": {"$ref": REF.format(model="Error")}}
-        found[status] = {"description": _MEANINGS[status], "content": {"application/json": schema}}
+        found[status] = {"description": meanings[status], "content": {"application/json": schema}}
     return found
 
 

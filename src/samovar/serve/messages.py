@@ -16,15 +16,29 @@ from samovar.serve.json_input import child
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _KNOWN_AS = {"developer": "system", "function": "tool"}
 """Most templates drop or refuse the role on the left; it means what the one on the right does."""
+_PLAIN_ROLES = ("system", "user", "assistant", "tool")
+_TEXTS = {"role", "content", "name", "tool_call_id", "reasoning_content", "reasoning"}
 
 
 def normalise(messages: object, *, param: str = "messages") -> list[dict[str, Any]]:
-    """New message objects, in the given order; raises InvalidField with the path of the first fault."""
+    """Messages in the given order, none of them changed; raises InvalidField with the path of the first fault."""
     if not isinstance(messages, list):
         raise InvalidField(f"{param}: must be an array of messages; got {shown(messages)}.", param=param)
     if not messages:
         raise InvalidField(f"{param}: must have at least one message; got an empty array.", param=param)
-    return [_message(message, child(param, at)) for at, message in enumerate(messages)]
+    return [
+        message if _is_plain(message) else _message(message, child(param, at)) for at, message in enumerate(messages)
+    ]
+
+
+def _is_plain(message: object) -> bool:
+    """Most of a conversation by far: texts under names that need no other."""
+    return (
+        type(message) is dict
+        and message.get("role") in _PLAIN_ROLES
+        and message.keys() <= _TEXTS
+        and all([type(value) is str for value in message.values()])
+    )
 
 
 def _message(message: object, path: str) -> dict[str, Any]:
@@ -55,4 +69,7 @@ def _tool_calls(calls: object, path: str) -> list[dict[str, Any]]:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(call, dict) or not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise InvalidField(f"{where}: must be an object with function.name; got {shown(call)}.", param=where)
+        if call.get("type", "function") != "function":
+            where = child(where, "type")
+            raise InvalidField(f"{where}: must be 'function'; got {shown(call['type'])}.", param=where)
     return calls

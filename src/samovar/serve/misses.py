@@ -30,7 +30,8 @@ class Difference:
 
     token: int
     message: int | None
-    """Index in the client's messages."""
+    """Index in the prompt's messages. The client's may be counted differently: instructions and a `system` are the
+    first message here, a turn of several items is one, and of several results in one message each is one."""
     what: What
 
 

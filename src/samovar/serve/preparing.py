@@ -42,7 +42,7 @@ class Caller:
 
 def chat_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
     """Raises RequestErrors."""
-    body = validate(ChatBody, parse_object(raw))
+    body = validate(ChatBody, state.parsed.parse(raw, caller.tenant))
     refuse_unsupported(body)
     id = f"chatcmpl-{body.request_id or caller.request_id}"
     wanted = chat_wanted(body, state.config.max_logprobs)

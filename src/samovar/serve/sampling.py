@@ -13,6 +13,7 @@ from samovar.core.sampling import SamplingParams
 from samovar.serve.bodies import MAX_STOP_CHARACTERS, MAX_STOPS, ChatBody, CompletionBody, GenerationBody
 from samovar.serve.config import ServeConfig
 from samovar.serve.context import check_fits
+from samovar.serve.json_input import child
 
 COMPLETION_MAX_TOKENS = 16
 """What /v1/completions generates when not told, as in the OpenAI API; a chat may fill the context."""
@@ -96,17 +97,18 @@ def num_choices(body: GenerationBody, prompts: int, config: ServeConfig) -> int:
     return n
 
 
-def stop_strings(value: object) -> tuple[str, ...]:
-    """The field `stop`: null, a string or an array of strings."""
+def stop_strings(value: object, param: str = "stop", *, alone: bool = True) -> tuple[str, ...]:
+    """The field `param`: null or an array of strings; `alone`: or a string."""
     if value is None:
         return ()
-    items = [value] if isinstance(value, str) else value
+    items = [value] if alone and isinstance(value, str) else value
     if not isinstance(items, list):
-        raise InvalidField(f"stop: must be a string or an array of strings; got {shown(value)}.", param="stop")
+        kinds = "a string or an array of strings" if alone else "an array of strings"
+        raise InvalidField(f"{param}: must be {kinds}; got {shown(value)}.", param=param)
     if len(items) > MAX_STOPS:
-        raise InvalidField(f"stop: must have at most {MAX_STOPS} strings; got {len(items)}.", param="stop")
+        raise InvalidField(f"{param}: must have at most {MAX_STOPS} strings; got {len(items)}.", param=param)
     for at, item in enumerate(items):
-        path = "stop" if isinstance(value, str) else f"stop[{at}]"
+        path = param if isinstance(value, str) else child(param, at)
         if not isinstance(item, str) or not item:
             raise InvalidField(f"{path}: must be a string that is not empty; got {shown(item)}.", param=path)
         if len(item) > MAX_STOP_CHARACTERS:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from samovar.base.errors import EngineDead
 from samovar.core.ports import Service
 from samovar.serve.auth import Authenticator
+from samovar.serve.body_memory import BodyMemory
 from samovar.serve.config import ServeConfig
 from samovar.serve.drain import Drain
 from samovar.serve.metrics import Metrics
@@ -25,6 +26,7 @@ class ServerState:
     service: Service
     tokenizer: Tokenizer
     reader: PromptReader
+    parsed: BodyMemory
     outputs: Outputs
     limits: Limits
     config: ServeConfig

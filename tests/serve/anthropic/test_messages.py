@@ -186,6 +186,7 @@ async def test_warming_the_cache_only(make_server: MakeServer, stream: bool) -> 
     response = await ask(server, "y" * 100, max_tokens=0, stream=stream)
     answer = fold(events_of(response.text)) if stream else response.json()
     assert (answer["content"], answer["stop_reason"]) == ([], "max_tokens")
+    assert answer["usage"]["output_tokens"] == 0 and answer["usage"]["input_tokens"] > 90
     assert (await ask(server, "y" * 100)).json()["usage"]["cache_read_input_tokens"] > 90
 
 

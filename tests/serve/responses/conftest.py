@@ -11,8 +11,9 @@ import pytest
 
 from samovar.base.keys import unpack_tokens
 from samovar.core.request import Request
+from samovar.serve.config import StoreLimits
 from samovar.serve.responses import routes
-from samovar.serve.responses.store import ResponseStore, StoreLimits
+from samovar.serve.responses.store import ResponseStore
 from samovar.text.template import ChatTemplate
 from tests.serve.asgi import Server
 from tests.serve.conftest import MakeServer, ids

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from samovar.base.errors import InvalidField
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.responses.items import SUMMARY_HEAD, inner_messages
 from samovar.serve.responses.sealed import seal
-from samovar.serve.responses.tools import IgnoredTools, Toolbox, read_tools
+from samovar.serve.responses.tools import Toolbox, read_tools
 from tests.serve.responses.conftest import NAMESPACE
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+import gc
 from typing import Any
 
 from openai.types.responses import ResponseItemList
 import pytest
 
-from samovar.serve.responses.store import StoreLimits
+from samovar.serve.config import StoreLimits
 from tests.serve.asgi import Server
-from tests.serve.conftest import MakeServer
-from tests.serve.responses.conftest import CUSTOM, FUNCTION, THINKING, TOOLS, prompt, refusal, respond, stream
+from tests.serve.conftest import MakeServer, ids
+from tests.serve.responses.conftest import THINKING, TOOLS, prompt, refusal, respond, stream
+from tests.serve.scripted import Script
 
 Says = Callable[..., Server]
 
@@ -83,10 +86,9 @@ async def test_not_stored(says: Says) -> None:
 
 async def test_limit_of_the_store(says: Says) -> None:
     server = says("Hello", stored_responses=StoreLimits(max_responses=3))
-    ids = [(await respond(server))["id"] for _ in range(4)]
-    assert server.store.num_stored == 3
-    refusal(await get(server, ids[0]), 404)
-    assert [(await get(server, id)).status_code for id in ids[1:]] == [200] * 3
+    made = [(await respond(server))["id"] for _ in range(4)]
+    refusal(await get(server, made[0]), 404)
+    assert [(await get(server, id)).status_code for id in made[1:]] == [200] * 3
 
 
 async def test_other_tenants_are_strangers(make_server: MakeServer) -> None:
@@ -115,6 +117,48 @@ async def test_item_references(says: Says) -> None:
     references = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
     await respond(server, [{"role": "user", "content": "Hi"}, *references], tools=TOOLS)
     assert prompt(server).count("<tool_call>") == 3
+
+
+async def test_an_item_is_referred_to_once(says: Says) -> None:
+    """A few bytes never stand for a text many times over."""
+    server = says("Hello")
+    item = (await respond(server))["output"][0]["id"]
+    references = [{"type": "item_reference", "id": item}] * 20_000
+    error = refusal(await server.post("/v1/responses", {"input": references}))
+    assert error["param"] == "input[1].id" and "input[0].id" in error["message"]
+    assert len(server.service.requests) == 1
+
+
+async def test_deleted_while_it_runs(says: Says) -> None:
+    server = says("Hello" * 20, delay_s=0.01)
+    other = (await respond(server))["id"]
+    num_bytes = server.store.num_bytes
+    running = asyncio.create_task(server.post("/v1/responses", {"input": "Hi"}))
+    while not server.store._tenants[""].running:
+        await asyncio.sleep(0.01)
+    (id,) = server.store._tenants[""].running
+    assert (await server.client.delete(f"/v1/responses/{id}")).json()["deleted"] is True
+    await running
+    refusal(await get(server, id), 404)
+    assert (await get(server, other)).status_code == 200 and server.store.num_bytes == num_bytes
+    server.store.check()
+
+
+async def test_what_an_answer_holds_of_its_body(make_server: MakeServer) -> None:
+    """While it runs: the conversation in bytes, for the store, and no parsed copy of it."""
+    server = make_server(Script(ids("Hello" * 40, end=True), delay_s=0.02))
+    items = [{"role": "user", "content": [{"type": "input_text", "text": f"m{at}"}]} for at in range(250)]
+    task = asyncio.create_task(server.post("/v1/responses", {"input": items}))
+    while not server.store._tenants:
+        await asyncio.sleep(0.01)
+    gc.collect()
+    left = [
+        found for found in gc.get_objects() if type(found) is dict and found.get("content") == items[200]["content"]
+    ]
+    assert len(left) == 1, "only the test's own"
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_input_items(says: Says) -> None:
@@ -151,11 +195,17 @@ async def test_all_kinds_of_tools(says: Says) -> None:
     assert response.headers["x-samovar-ignored-tools"] == "3; ?, web_search"
 
 
-async def test_allowed_tools_alone_are_shown(says: Says) -> None:
+async def test_allowed_tools_change_no_prompt(says: Says) -> None:
+    """Whichever are allowed, the prefix stays; where a call must come, only they are in the grammar."""
     server = says("Hello")
-    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "ls"}]}
-    await respond(server, tools=[FUNCTION, CUSTOM], tool_choice=choice)
-    assert '"ls"' in prompt(server) and "apply_patch" not in prompt(server)
+    await respond(server, tools=TOOLS)
+    one, other = {"type": "function", "name": "ls"}, {"type": "custom", "name": "apply_patch"}
+    for mode, allowed in (("auto", [one]), ("required", [one]), ("required", [one, other]), ("auto", [])):
+        await respond(server, tools=TOOLS, tool_choice={"type": "allowed_tools", "mode": mode, "tools": allowed})
+        assert prompt(server) == prompt(server, 0)
+        grammar = server.service.requests[-1].sampling.grammar
+        assert bool(grammar) == (mode == "required") and "mcp__git__log" not in grammar
+        assert ("apply_patch" in grammar) == (mode == "required" and other in allowed)
 
 
 async def test_unknown_fields_and_codex_fields_are_taken(says: Says) -> None:
@@ -209,10 +259,14 @@ async def test_content_of_calls_alone(says: Says) -> None:
         ({"input": "Hi", "top_logprobs": 3}, "top_logprobs"),
         ({"input": "Hi", "include": ["message.output_text.logprobs"]}, "include"),
         ({"input": "Hi", "max_output_tokens": 0}, "max_output_tokens"),
+        ({"input": "Hi", "max_tokens": 5}, "max_tokens"),
+        ({"input": "Hi", "include": ["x"] * 101}, "include"),
+        ({"input": "Hi", "tools": [{"type": "web_search"}] * 1025}, "tools"),
+        ({"input": [{"type": "ghost_snapshot"}]}, "input"),
         ({"input": "Hi", "truncation": "head"}, "truncation"),
         ({"input": "Hi", "tools": [{"type": "function"}]}, "tools[0].name"),
         ({"input": "Hi", "tool_choice": "required"}, "tool_choice"),
-        ({"input": "Hi", "text": {"format": {"type": "xml"}}}, "text.format"),
+        ({"input": "Hi", "text": {"format": {"type": "xml"}}}, "text.format.type"),
         ({"input": "Hi", "text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema"),
         ({"input": "Hi", "reasoning": {"effort": 7}}, "reasoning.effort"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type"),

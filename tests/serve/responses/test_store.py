@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from hypothesis import settings
@@ -10,12 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import pytest
 
 from samovar.base.errors import ConfigError
-from samovar.serve.responses.store import ResponseStore, Running, Segment, Stored, StoreLimits
+from samovar.serve.config import StoreLimits
+from samovar.serve.responses.store import ResponseStore, Running, Segment, Stored, encoded
 
 
 def stored(id: str, parent: Segment | None = None, size: int = 0) -> Stored:
     output = [{"id": f"msg_{id}", "type": "message"}]
-    segment = Segment.of(parent, [{"id": f"in_{id}", "content": "x" * size}], output)
+    segment = Segment.of(parent, encoded([{"id": f"in_{id}", "content": "x" * size}]), output)
     return Stored.of({"id": id, "output": output}, segment)
 
 
@@ -23,15 +25,19 @@ def running() -> Running:
     return Running(lambda: {"status": "in_progress"}, lambda: None)
 
 
+def keep(store: ResponseStore, tenant: str, id: str, made: Stored) -> bool:
+    store.begin(tenant, id, running())
+    return store.complete(tenant, id, made)
+
+
 def test_the_oldest_goes() -> None:
     store = ResponseStore(StoreLimits(max_responses=1000))
     sizes = []
     for at in range(3001):
-        assert store.complete("", f"r{at:05}", stored(f"r{at:05}"))
+        assert keep(store, "", f"r{at:05}", stored(f"r{at:05}"))
         sizes.append(store.num_bytes)
-    assert store.num_stored == 1000
     assert len(set(sizes[999:])) == 1, "memory is flat once it is full"
-    assert store.stored("", "r02000") is None and store.item("", "msg_r02000") is None
+    assert store.stored("", "r02000") is None and not store.items("", ["msg_r02000"])
     assert store.stored("", "r02001") is not None and store.stored("", "r03000") is not None
     store.check()
 
@@ -39,9 +45,9 @@ def test_the_oldest_goes() -> None:
 def test_used_ones_stay() -> None:
     store = ResponseStore(StoreLimits(max_responses=2))
     for id in "ab":
-        store.complete("", id, stored(id))
+        keep(store, "", id, stored(id))
     assert store.stored("", "a") is not None
-    store.complete("", "c", stored("c"))
+    keep(store, "", "c", stored("c"))
     assert store.stored("", "b") is None and store.stored("", "a") is not None
 
 
@@ -49,8 +55,9 @@ def test_running_ones_are_never_dropped() -> None:
     store = ResponseStore(StoreLimits(max_responses=2))
     for at in range(10):
         store.begin("", f"run{at}", running())
-        store.complete("", f"done{at}", stored(f"done{at}"))
-    assert all(store.running("", f"run{at}") for at in range(10)) and store.num_stored == 2
+        keep(store, "", f"done{at}", stored(f"done{at}"))
+    assert all(store.running("", f"run{at}") for at in range(10))
+    assert [at for at in range(10) if store.stored("", f"done{at}")] == [8, 9]
     assert store.complete("", "run0", stored("run0"))
     assert store.running("", "run0") is None and store.stored("", "run0") is not None
     store.check()
@@ -61,7 +68,7 @@ def test_a_conversation_is_kept_once_and_whole() -> None:
     segment = None
     for at in range(50):
         one = stored(f"r{at}", segment, size=1000)
-        store.complete("", f"r{at}", one)
+        keep(store, "", f"r{at}", one)
         segment = one.segment
     store.check()
     assert store.stored("", "r0") is None
@@ -77,12 +84,12 @@ def test_a_conversation_is_kept_once_and_whole() -> None:
 
 def test_bytes_of_a_tenant() -> None:
     store = ResponseStore(StoreLimits(max_bytes=10_000, max_tenant_bytes=4000))
-    store.complete("other", "o", stored("o", size=1000))
+    keep(store, "other", "o", stored("o", size=1000))
     for at in range(10):
-        assert store.complete("", f"r{at}", stored(f"r{at}", size=1000))
+        assert keep(store, "", f"r{at}", stored(f"r{at}", size=1000))
     assert [at for at in range(10) if store.stored("", f"r{at}")] == [7, 8, 9]
     assert store.stored("other", "o") is not None, "another tenant's use costs it nothing"
-    assert not store.complete("", "big", stored("big", size=5000)) and store.stored("", "big") is None
+    assert not keep(store, "", "big", stored("big", size=5000)) and store.stored("", "big") is None
     assert store.stored("", "r9") is not None, "what cannot be kept makes no room for itself"
     store.check()
 
@@ -90,27 +97,46 @@ def test_bytes_of_a_tenant() -> None:
 def test_bytes_in_all() -> None:
     store = ResponseStore(StoreLimits(max_bytes=6000, max_tenant_bytes=4000))
     for at in range(20):
-        store.complete(f"t{at}", "r", stored(f"r{at}", size=1000))
+        keep(store, f"t{at}", "r", stored(f"r{at}", size=1000))
         store.check()
     assert [at for at in range(20) if store.stored(f"t{at}", "r")] == [16, 17, 18, 19]
 
 
 def test_tenants_do_not_see_each_other() -> None:
     store = ResponseStore(StoreLimits())
-    store.complete("a", "r", stored("r"))
+    keep(store, "a", "r", stored("r"))
     store.begin("a", "s", running())
     assert store.stored("b", "r") is None and store.running("b", "s") is None
-    assert store.item("b", "msg_r") is None and store.item("a", "msg_r") is not None
+    assert not store.items("b", ["msg_r"]) and list(store.items("a", ["msg_r"])) == ["msg_r"]
     assert not store.forget("b", "r") and not store.forget("b", "s")
     assert store.stored("a", "r") is not None
 
 
 def test_none_are_kept() -> None:
     store = ResponseStore(StoreLimits(max_responses=0))
-    store.begin("", "r", running())
-    assert not store.complete("", "r", stored("r"))
+    assert not keep(store, "", "r", stored("r"))
     assert store.running("", "r") is None and store.num_bytes == 0
     store.check()
+
+
+def test_what_was_dropped_while_it_ran_stays_away() -> None:
+    store = ResponseStore(StoreLimits())
+    keep(store, "", "other", stored("other"))
+    store.begin("", "r", running())
+    assert store.forget("", "r")
+    assert not store.complete("", "r", stored("r"))
+    assert store.stored("", "r") is None and store.stored("", "other") is not None
+    store.check()
+
+
+def test_many_items_of_one_response_are_read_at_once() -> None:
+    store = ResponseStore(StoreLimits())
+    output = [{"id": f"msg_{at}", "text": "x" * 500} for at in range(4000)]
+    keep(store, "", "r", Stored.of({"id": "r", "output": output}, Segment.of(None, encoded([]), output)))
+    begun = time.process_time()
+    found = store.items("", [*(item["id"] for item in output), "unknown"])
+    assert time.process_time() - begun < 3, "to read the response for each would take a minute"
+    assert list(found.values()) == output
 
 
 def test_limits() -> None:
@@ -137,7 +163,7 @@ class Histories(RuleBasedStateMachine):
         before = data.draw(st.sampled_from([None, *[known for owner, known in self.histories if owner == tenant]]))
         parent = self.store.stored(tenant, before) if before else None
         history = self.histories[tenant, before] if parent and before else []
-        self.store.complete(tenant, id, stored(id, parent.segment if parent else None, size))
+        keep(self.store, tenant, id, stored(id, parent.segment if parent else None, size))
         self.histories[tenant, id] = [*history, f"in_{id}", f"msg_{id}"]
 
     @rule(tenant=tenants)

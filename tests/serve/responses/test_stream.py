@@ -13,9 +13,10 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 import pytest
 
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.responses.output import OutputItems
 from samovar.serve.responses.sealed import unseal
-from samovar.serve.responses.tools import IgnoredTools, read_tools
+from samovar.serve.responses.tools import read_tools
 from samovar.text.answer import AnswerEvent, CallArguments, CallBegin, CallEnd, ReasoningDelta, TextDelta
 from tests.serve.asgi import Server
 from tests.serve.conftest import MakeServer, ids
@@ -241,7 +242,7 @@ def happened() -> st.SearchStrategy[list[AnswerEvent]]:
 @given(answer=happened(), as_summary=st.booleans(), cut=st.booleans())
 def test_any_answer(answer: list[AnswerEvent], as_summary: bool, cut: bool) -> None:
     toolbox = read_tools([(f"tools[{at}]", tool) for at, tool in enumerate(TOOLS)], IgnoredTools())
-    items = OutputItems(toolbox, "n", as_summary=as_summary, sealed=True)
+    items = OutputItems(toolbox.names, "n", as_summary=as_summary, sealed=True)
     found = [event for one in answer for event in items.take(one)]
     found += items.finish(cut=cut)
     check_items(found)

@@ -20,6 +20,7 @@ from samovar.serve.bodies import (
     SessionText,
     ShortText,
 )
+from samovar.serve.tools import MAX_TOOLS
 
 _TEXT_BLOCK = {
     "type": "object",
@@ -46,7 +47,11 @@ _STOP = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARACTERS}
 
 System = Annotated[Any, WithJsonSchema({"anyOf": _TEXT})]
 Turns = Annotated[Any, WithJsonSchema({"type": "array", "items": _TURN, "minItems": 1})]
-Tools = Annotated[list[Any], WithJsonSchema({"type": "array", "items": _TOOL})]
+Tools = Annotated[
+    list[Any],
+    Field(max_length=MAX_TOOLS),
+    WithJsonSchema({"type": "array", "items": _TOOL, "maxItems": MAX_TOOLS}),
+]
 StopSequences = Annotated[
     Any, WithJsonSchema({"anyOf": [{"type": "null"}, {"type": "array", "items": _STOP, "maxItems": MAX_STOPS}]})
 ]

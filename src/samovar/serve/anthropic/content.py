@@ -7,13 +7,10 @@ from typing import Any, TypeAlias
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
+from samovar.serve.fields import JOINER, string
 from samovar.serve.json_input import child
 
 Block: TypeAlias = Mapping[str, Any]
-
-JOINER = "\n"
-"""Between text blocks of a system, a user or a tool result: what `text.messages` puts between parts of a chat message,
-so that one conversation has one prompt over every API. A block on lines of its own can be found by line."""
 
 
 def blocks_of(content: object, path: str) -> Iterator[tuple[str, Block]]:
@@ -46,23 +43,6 @@ def only_text(block: Block, path: str) -> str:
     if block.get("type") != "text":
         raise unsupported(block, path, "text")
     return string(block, "text", path)
-
-
-def string(block: Block, key: str, path: str) -> str:
-    value = block.get(key)
-    if not isinstance(value, str):
-        where = child(path, key)
-        raise InvalidField(f"{where}: must be a string; got {shown(value)}.", param=where)
-    return value
-
-
-def name_in(block: Block, key: str, path: str) -> str:
-    """A string that is not empty."""
-    value = string(block, key, path)
-    if not value:
-        where = child(path, key)
-        raise InvalidField(f"{where}: must not be empty.", param=where)
-    return value
 
 
 def unsupported(block: Block, path: str, allowed: str) -> InvalidField:

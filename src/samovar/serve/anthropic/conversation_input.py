@@ -8,10 +8,12 @@ from typing import Any
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
 from samovar.serve.anthropic.bodies import ConversationBody, MessagesBody
-from samovar.serve.anthropic.tools import IgnoredTools, read_choice, read_tools
+from samovar.serve.anthropic.tools import read_choice, read_tools
 from samovar.serve.anthropic.turns import inner_messages
 from samovar.serve.conversation import Conversation, OutputShape
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.json_input import child
+from samovar.serve.output_shape import read_shape
 
 
 def conversation_of(body: ConversationBody, ignored: IgnoredTools) -> Conversation:
@@ -58,16 +60,5 @@ def _shape(body: ConversationBody) -> OutputShape:
     path, form = "output_config.format", (body.output_config or {}).get("format")
     if form is None:
         path, form = "output_format", body.output_format
-    if form is None:
-        return OutputShape()
-    if not isinstance(form, dict):
-        raise InvalidField(f"{path}: must be an object; got {shown(form)}.", param=path)
-    kind, schema = form.get("type"), form.get("schema")
-    if kind != "json_schema":
-        where = child(path, "type")
-        raise InvalidField(f"{where}: must be 'json_schema'; got {shown(kind)}.", param=where)
-    where = child(path, "schema")
-    if not isinstance(schema, dict):
-        raise InvalidField(f"{where}: must be an object (a JSON schema); got {shown(schema)}.", param=where)
     # The API promises that an answer fits, so a schema that cannot be enforced is an error.
-    return OutputShape("json_schema", schema, strict=True, path=where)
+    return read_shape(form, path, kinds=("json_schema",), strict=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from samovar.serve import documents
 from samovar.serve.anthropic.errors import OVERLOADED
 from samovar.serve.documents import Responses
 
@@ -38,8 +37,4 @@ _MEANINGS = {
 def answers(*more: int, stream: bool = False) -> Responses:
     """200, and the errors that can come instead: those of every endpoint, and `more`."""
     kinds = ("application/json", "text/event-stream") if stream else ("application/json",)
-    found: Responses = {200: {"description": "The answer.", "content": {kind: {} for kind in kinds}}}
-    for status in (*_ALWAYS, *more):
-        error: dict[str, Any] = {"schema": _ERROR}
-        found[status] = {"description": _MEANINGS[status], "content": {"application/json": error}}
-    return found
+    return documents.answers(*_ALWAYS, *more, kinds=kinds, error=_ERROR, meanings=_MEANINGS)

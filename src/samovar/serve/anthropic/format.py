@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from samovar.base.errors import SamovarError
 from samovar.serve.anthropic.blocks import Blocks, content_of
 from samovar.serve.anthropic.errors import error_body
+from samovar.serve.anthropic.silent import Silent
 from samovar.serve.choice_text import Delta
 from samovar.serve.job import Job, Usage
 from samovar.serve.json_output import named_event
@@ -28,6 +30,7 @@ class MessagesFormat:
         self._fills_context = job.prompt_tokens[0] + job.requests[0].sampling.max_tokens >= max_model_len
         signature = b64encode(sha256(f"{job.nonce} thinking".encode()).digest()).decode()
         self._blocks = Blocks(self._call_id, signature)
+        self._silent = job.parser is Silent
         self._begun = False
         self._last: Delta | None = None
 
@@ -48,7 +51,7 @@ class MessagesFormat:
         assert self._last is not None, "an answer ends with a delta"
         events: list[dict[str, Any]] = [
             *self._blocks.finish(),
-            {"type": "message_delta", "delta": self._ending(self._last), **closing_fields(usage)},
+            {"type": "message_delta", "delta": self._ending(self._last), **self._closing(usage)},
             {"type": "message_stop"},
         ]
         return b"".join([named_event(event["type"], event) for event in events])
@@ -60,7 +63,7 @@ class MessagesFormat:
         (answer,) = answers
         events = [happened for event in answer.events for happened in self._blocks.take(event)]
         content = content_of([*events, *self._blocks.finish()])
-        return {**self._message(usage), "content": content, **self._ending(answer), **closing_fields(usage)}
+        return {**self._message(usage), "content": content, **self._ending(answer), **self._closing(usage)}
 
     def _beginning(self, usage: Usage) -> bytes:
         if self._begun:
@@ -77,7 +80,7 @@ class MessagesFormat:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": usage_fields(usage),
+            "usage": self._usage(usage),
         }
 
     def _ending(self, last: Delta) -> dict[str, Any]:
@@ -91,16 +94,18 @@ class MessagesFormat:
             case _:
                 return {"stop_reason": "end_turn" if stop is None else "stop_sequence", "stop_sequence": stop}
 
+    def _closing(self, usage: Usage) -> dict[str, Any]:
+        """The final usage, and beside it what the client asked to know about the cache."""
+        fields: dict[str, Any] = {"usage": self._usage(usage)}
+        if usage.cache_report is not None:
+            fields["cache_report"] = usage.cache_report
+        return fields
+
+    def _usage(self, usage: Usage) -> dict[str, Any]:
+        return usage_fields(replace(usage, completion_tokens=0, reasoning_tokens=0) if self._silent else usage)
+
     def _call_id(self, call: int) -> str:
         return f"toolu_{self._job.call_id(0, call).removeprefix('call_')}"
-
-
-def closing_fields(usage: Usage) -> dict[str, Any]:
-    """The final usage, and beside it what the client asked to know about the cache."""
-    fields: dict[str, Any] = {"usage": usage_fields(usage)}
-    if usage.cache_report is not None:
-        fields["cache_report"] = usage.cache_report
-    return fields
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:

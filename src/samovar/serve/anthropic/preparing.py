@@ -5,31 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from samovar.base.errors import InvalidField
-from samovar.base.shown import shown
 from samovar.serve.anthropic.bodies import CountTokensBody, MessagesBody
 from samovar.serve.anthropic.conversation_input import conversation_of
-from samovar.serve.anthropic.tools import IgnoredTools
-from samovar.serve.bodies import MAX_STOP_CHARACTERS, MAX_STOPS, GenerationBody
+from samovar.serve.anthropic.silent import Silent
+from samovar.serve.bodies import GenerationBody
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.job import Job
-from samovar.serve.json_input import child, parse_object
+from samovar.serve.json_input import parse_object
 from samovar.serve.preparing import Caller, conversation_job
 from samovar.serve.prompts import Domain
-from samovar.serve.sampling import Wanted
+from samovar.serve.sampling import Wanted, stop_strings
 from samovar.serve.state import ServerState
 from samovar.serve.validation import validate
-from samovar.text.answer import AnswerEvent
 
 
 def messages_job(ignored: IgnoredTools, state: ServerState, caller: Caller, raw: bytes) -> Job:
     """Raises RequestErrors."""
     body = validate(MessagesBody, parse_object(raw))
     settings = generation_body(body)
-    # The engine's answers have a token at least; with nothing to answer, nobody is shown it.
+    # The engine's answers have a token at least; with nothing to answer, nobody is shown it (`silent`).
     wanted = Wanted(max_tokens=max(1, body.max_tokens))
     conversation = conversation_of(body, ignored)
     job = conversation_job(state, caller, settings, conversation, wanted, f"msg_{caller.request_id}")
-    return job if body.max_tokens else replace(job, parser=_Silent, remember=None)
+    return job if body.max_tokens else replace(job, parser=Silent, remember=None)
 
 
 def count_tokens(ignored: IgnoredTools, state: ServerState, caller: Caller, raw: bytes) -> dict[str, Any]:
@@ -42,22 +40,12 @@ def count_tokens(ignored: IgnoredTools, state: ServerState, caller: Caller, raw:
     return {"input_tokens": prompt.num_tokens}
 
 
-class _Silent:
-    """Reads an output as nothing at all."""
-
-    def push(self, text: str) -> list[AnswerEvent]:
-        return []
-
-    def finish(self) -> list[AnswerEvent]:
-        return []
-
-
 def generation_body(body: MessagesBody) -> GenerationBody:
     """The settings in the words that every API's job is made from."""
     return GenerationBody(
         model=body.model,
         stream=body.stream,
-        stop=_stops(body.stop_sequences),
+        stop=list(stop_strings(body.stop_sequences, "stop_sequences", alone=False)),
         temperature=body.temperature,
         top_p=body.top_p,
         top_k=body.top_k,
@@ -70,22 +58,3 @@ def generation_body(body: MessagesBody) -> GenerationBody:
         metadata=body.metadata,
         cache_report=body.cache_report,
     )
-
-
-def _stops(given: object) -> list[str] | None:
-    path = "stop_sequences"
-    if given is None:
-        return None
-    if not isinstance(given, list):
-        raise InvalidField(f"{path}: must be an array of strings; got {shown(given)}.", param=path)
-    if len(given) > MAX_STOPS:
-        raise InvalidField(f"{path}: must have at most {MAX_STOPS} strings; got {len(given)}.", param=path)
-    for at, stop in enumerate(given):
-        where = child(path, at)
-        if not isinstance(stop, str) or not stop:
-            raise InvalidField(f"{where}: must be a string that is not empty; got {shown(stop)}.", param=where)
-        if len(stop) > MAX_STOP_CHARACTERS:
-            raise InvalidField(
-                f"{where}: must have at most {MAX_STOP_CHARACTERS} characters; got {len(stop)}.", param=where
-            )
-    return given

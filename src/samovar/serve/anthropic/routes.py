@@ -13,12 +13,12 @@ from samovar.serve.anthropic.documents import answers
 from samovar.serve.anthropic.errors import REQUEST_ID
 from samovar.serve.anthropic.format import MessagesFormat
 from samovar.serve.anthropic.preparing import count_tokens, messages_job
-from samovar.serve.anthropic.tools import IgnoredTools
+from samovar.serve.callers import caller_of
 from samovar.serve.documents import takes
 from samovar.serve.handler import generate
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.job import Job
 from samovar.serve.json_output import JsonResponse
-from samovar.serve.preparing import Caller
 from samovar.serve.request_ids import client_id
 from samovar.serve.state import ServerState
 
@@ -51,7 +51,7 @@ def routes(state: ServerState) -> APIRouter:
         response_class=Response,
     )
     async def count(request: Request) -> Response:
-        caller = Caller(state.auth.tenant(request.headers), request.headers, client_id(request.scope))
+        caller = caller_of(state, request)
         with state.uploads.begin(request) as upload:
             raw = await upload.read()
             answer = await state.workers.run(len(raw), partial(count_tokens, ignored, state, caller, raw))

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-import logging
 import re
 from typing import Any
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
 from samovar.serve.anthropic.client_tools import client_tool
-from samovar.serve.anthropic.content import name_in, string
-from samovar.serve.chat_input import required
 from samovar.serve.conversation import Tool, ToolChoice
+from samovar.serve.fields import name_in, schema_in, string
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.json_input import child
-
-log = logging.getLogger(__name__)
+from samovar.serve.tools import name_taken, required
 
 _HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool|advisor|mcp_toolset)\w*")
 """Types of tools that a server executes, of any date."""
-
-
-class IgnoredTools:
-    """How often tools were left out of a prompt, by type: those that only their maker's servers can execute. The first
-    of a type is worth a line in the log. May be used from several threads: the worst is a second line."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-
-    def note(self, kind: str) -> None:
-        if not self.counts[kind]:
-            log.warning("the tool type %s is executed by a server, but not by this one: it is ignored", shown(kind))
-        self.counts[kind] += 1
 
 
 def read_tools(tools: Sequence[object] | None, ignored: IgnoredTools) -> tuple[Tool, ...]:
@@ -46,8 +30,7 @@ def read_tools(tools: Sequence[object] | None, ignored: IgnoredTools) -> tuple[T
         if tool is None:
             continue
         if tool.name in found:
-            where = child(path, "name")
-            raise InvalidField(f"{where}: {shown(tool.name)} is the name of an earlier tool, too.", param=where)
+            raise name_taken(tool.name, path)
         found[tool.name] = tool
     return tuple(found.values())
 
@@ -92,8 +75,5 @@ def _tool(given: Mapping[str, Any], path: str, ignored: IgnoredTools) -> Tool | 
 def _custom(given: Mapping[str, Any], path: str) -> Tool:
     name = name_in(given, "name", path)
     description = "" if given.get("description") is None else string(given, "description", path)
-    schema = given.get("input_schema")
-    if not isinstance(schema, dict):
-        where = child(path, "input_schema")
-        raise InvalidField(f"{where}: must be an object (a JSON schema); got {shown(schema)}.", param=where)
+    schema = schema_in(given, "input_schema", path)
     return Tool(name, description, schema, strict=given.get("strict") is True, path=child(path, "input_schema"))

@@ -6,41 +6,18 @@ change a prompt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
-from samovar.serve.anthropic.content import (
-    JOINER,
-    Block,
-    blocks_of,
-    name_in,
-    only_text,
-    result_text,
-    string,
-    text_of,
-    unsupported,
-)
+from samovar.serve.anthropic.content import Block, blocks_of, only_text, result_text, text_of, unsupported
 from samovar.serve.anthropic.inputs import arguments_of
+from samovar.serve.calls import KnownCalls, assistant_message
+from samovar.serve.fields import JOINER, name_in, string
 from samovar.serve.json_input import child
 
 ROLES = ("user", "assistant", "system")
 _ERROR_WORDS = ("error", "<tool_use_error>")
-
-
-@dataclass(slots=True)
-class _Calls:
-    """Every call seen so far: its place among all, and the tool's name."""
-
-    known: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    def add(self, id: str, name: str) -> None:
-        self.known[id] = (len(self.known), name)
-
-    def place(self, result: dict[str, Any]) -> int:
-        """Results that answer no known call come last."""
-        return self.known.get(result["tool_call_id"], (len(self.known), ""))[0]
 
 
 def inner_messages(system: object, messages: object) -> list[dict[str, Any]]:
@@ -52,7 +29,7 @@ def inner_messages(system: object, messages: object) -> list[dict[str, Any]]:
         raise InvalidField("messages: must have at least one message; got an empty array.", param="messages")
     head = text_of(system, "system")
     inner: list[dict[str, Any]] = [{"role": "system", "content": head}] if head else []
-    calls = _Calls()
+    calls = KnownCalls()
     for at, message in enumerate(messages):
         path = child("messages", at)
         if not isinstance(message, dict):
@@ -71,8 +48,8 @@ def inner_messages(system: object, messages: object) -> list[dict[str, Any]]:
     return inner
 
 
-def _user(content: object, path: str, calls: _Calls) -> list[dict[str, Any]]:
-    """Results first, as the API wants them, in the order of their calls: templates that show no ids count on it."""
+def _user(content: object, path: str, calls: KnownCalls) -> list[dict[str, Any]]:
+    """Results first, as the API wants them."""
     results: list[dict[str, Any]] = []
     texts: list[str] = []
     for where, block in blocks_of(content, path):
@@ -83,27 +60,23 @@ def _user(content: object, path: str, calls: _Calls) -> list[dict[str, Any]]:
                 results.append(_result(block, where, calls))
             case _:
                 raise unsupported(block, where, "text and tool_result")
-    results.sort(key=calls.place)
-    if texts or not results:
-        results.append({"role": "user", "content": JOINER.join(texts)})
-    return results
+    messages = calls.in_order(results)
+    if texts or not messages:
+        messages.append({"role": "user", "content": JOINER.join(texts)})
+    return messages
 
 
-def _result(block: Block, path: str, calls: _Calls) -> dict[str, Any]:
+def _result(block: Block, path: str, calls: KnownCalls) -> dict[str, Any]:
     id = name_in(block, "tool_use_id", path)
     text = result_text(block.get("content"), child(path, "content"))
     if block.get("is_error") is True and not text.lower().startswith(_ERROR_WORDS):
         # No template has a place for the flag, so the model must read it.
         text = f"Error: {text}" if text else "Error"
-    result = {"role": "tool", "tool_call_id": id, "content": text}
-    if id in calls.known:
-        result["name"] = calls.known[id][1]
-    return result
+    return calls.result(id, text)
 
 
-def _assistant(content: object, path: str, calls: _Calls) -> dict[str, Any]:
-    """One message, whatever the order of its blocks. Texts are joined without anything between: the blocks of an answer
-    were cut where a call or a thought came between."""
+def _assistant(content: object, path: str, calls: KnownCalls) -> dict[str, Any]:
+    """One message, whatever the order of its blocks."""
     texts: list[str] = []
     thoughts: list[str] = []
     made: list[dict[str, Any]] = []
@@ -120,19 +93,13 @@ def _assistant(content: object, path: str, calls: _Calls) -> dict[str, Any]:
                 made.append(_call(block, where, calls))
             case _:
                 raise unsupported(block, where, "text, thinking, redacted_thinking and tool_use")
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
-    if any(thoughts):
-        message["reasoning_content"] = "".join(thoughts)
-    if made:
-        message["tool_calls"] = made
-    return message
+    return assistant_message(texts, thoughts, made)
 
 
-def _call(block: Block, path: str, calls: _Calls) -> dict[str, Any]:
+def _call(block: Block, path: str, calls: KnownCalls) -> dict[str, Any]:
     id, name = name_in(block, "id", path), name_in(block, "name", path)
     given = block.get("input")
     if given is not None and not isinstance(given, dict):
         where = child(path, "input")
         raise InvalidField(f"{where}: must be an object; got {shown(given)}.", param=where)
-    calls.add(id, name)
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments_of(given or {})}}
+    return calls.call(id, name, arguments_of(given or {}))

@@ -16,9 +16,11 @@ from samovar.serve.bodies import (
     Name,
     NotYet,
     ShortText,
+    Texts,
     Unsupported,
     UnsupportedFlag,
 )
+from samovar.serve.tools import MAX_TOOLS
 
 _PART = {
     "type": "object",
@@ -50,7 +52,11 @@ _CHOICE = {"anyOf": [{"enum": [None, "none", "auto", "required"]}, {"type": "obj
 Input = Annotated[
     Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": _ITEM, "minItems": 1}]})
 ]
-Tools = Annotated[list[Any], WithJsonSchema({"type": "array", "items": _TOOL})]
+Tools = Annotated[
+    list[Any],
+    Field(max_length=MAX_TOOLS),
+    WithJsonSchema({"type": "array", "items": _TOOL, "maxItems": MAX_TOOLS}),
+]
 Choice = Annotated[Any, WithJsonSchema(_CHOICE)]
 
 
@@ -62,7 +68,7 @@ class ResponsesBody(GenerationBody):
     instructions: str | None = None
     previous_response_id: Name | None = None
     store: bool | None = None
-    include: list[str] | None = None
+    include: Texts | None = None
 
     tools: Tools | None = None
     tool_choice: Choice = None

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
-from samovar.serve.chat_input import required
-from samovar.serve.conversation import ToolChoice
+from samovar.serve.conversation import Tool, ToolChoice
+from samovar.serve.fields import name_in
 from samovar.serve.json_input import child
-from samovar.serve.responses.content import name_in
 from samovar.serve.responses.tools import Toolbox
+from samovar.serve.tools import required
 
 PARAM = "tool_choice"
 
 
-def read_choice(value: object, toolbox: Toolbox) -> tuple[ToolChoice, Toolbox]:
-    """The choice, and the tools it leaves: `allowed_tools` hides the others. Raises InvalidField."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    choice: ToolChoice
+    callable: tuple[Tool, ...]
+    """Those that may be called: all, unless `allowed_tools` demands a call of some. The prompt shows all of them."""
+
+
+def read_choice(value: object, toolbox: Toolbox) -> Choice:
+    """Raises InvalidField."""
+    tools = toolbox.tools
     if value is None or value == "auto" or value == "none":
-        return ToolChoice("none" if value == "none" else "auto"), toolbox
+        return Choice(ToolChoice("none" if value == "none" else "auto"), tools)
     if value == "required":
-        return required(None, toolbox.tools, PARAM), toolbox
+        return Choice(required(None, tools, PARAM), tools)
     kind = value.get("type") if isinstance(value, dict) else None
     if isinstance(value, dict) and kind in ("function", "custom"):
-        return required(_inner(value, PARAM, toolbox), toolbox.tools, PARAM), toolbox
+        return Choice(required(_inner(value, PARAM, toolbox), tools, PARAM), tools)
     if isinstance(value, dict) and kind == "allowed_tools":
         return _allowed(value, toolbox)
     raise InvalidField(
@@ -34,7 +43,9 @@ def read_choice(value: object, toolbox: Toolbox) -> tuple[ToolChoice, Toolbox]:
     )
 
 
-def _allowed(value: Mapping[str, Any], toolbox: Toolbox) -> tuple[ToolChoice, Toolbox]:
+def _allowed(value: Mapping[str, Any], toolbox: Toolbox) -> Choice:
+    """With mode "auto" the model may call whatever it sees, for no grammar holds it; where nothing is allowed that it
+    could call, calls are not read."""
     mode, listed = value.get("mode"), value.get("tools")
     if mode not in ("auto", "required"):
         where = child(PARAM, "mode")
@@ -49,10 +60,10 @@ def _allowed(value: Mapping[str, Any], toolbox: Toolbox) -> tuple[ToolChoice, To
             raise InvalidField(f"{inside}: must be an object with type and name; got {shown(tool)}.", param=inside)
         if tool.get("type") in ("function", "custom"):
             allowed.add(_inner(tool, child(where, at), toolbox))
-    left = toolbox.only(allowed)
+    left = tuple(tool for tool in toolbox.tools if tool.name in allowed)
     if mode == "auto":
-        return ToolChoice("auto"), left
-    return required(left.tools[0].name if len(left.tools) == 1 else None, left.tools, PARAM), left
+        return Choice(ToolChoice("auto" if left else "none"), toolbox.tools)
+    return Choice(required(left[0].name if len(left) == 1 else None, left, PARAM), left)
 
 
 def _inner(value: Mapping[str, Any], path: str, toolbox: Toolbox) -> str:

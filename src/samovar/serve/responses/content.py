@@ -7,13 +7,11 @@ from typing import Any, TypeAlias
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
+from samovar.serve.fields import string
 from samovar.serve.json_input import child
 
 Item: TypeAlias = Mapping[str, Any]
 
-JOINER = "\n"
-"""Between the parts of a message or a result: what `text.messages` puts between parts of a chat message, so that one
-conversation has one prompt over every API."""
 _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 """By type, where a part has its text."""
 
@@ -38,20 +36,3 @@ def _part(part: object, path: str, texts: Mapping[str, str]) -> str:
         known = ", ".join(texts)
         raise InvalidField(f"{where}: content of type {shown(kind)} is not supported, only {known}.", param=where)
     return string(part, texts[kind], path)
-
-
-def string(item: Item, key: str, path: str) -> str:
-    value = item.get(key)
-    if not isinstance(value, str):
-        where = child(path, key)
-        raise InvalidField(f"{where}: must be a string; got {shown(value)}.", param=where)
-    return value
-
-
-def name_in(item: Item, key: str, path: str) -> str:
-    """A string that is not empty."""
-    value = string(item, key, path)
-    if not value:
-        where = child(path, key)
-        raise InvalidField(f"{where}: must not be empty.", param=where)
-    return value

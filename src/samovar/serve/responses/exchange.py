@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from samovar.base.errors import InvalidField, NotFound, RequestError, SamovarError
 from samovar.base.shown import shown
+from samovar.serve.config import SamplingDefaults
 from samovar.serve.drain import Fail
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.job import Job
 from samovar.serve.json_input import parse_object
 from samovar.serve.preparing import Caller, conversation_job
@@ -18,11 +20,10 @@ from samovar.serve.responses.compact import MAX_SUMMARY_TOKENS, kept_messages, s
 from samovar.serve.responses.format import CompactionFormat, Output, Response, ResponsesFormat
 from samovar.serve.responses.inputs import Asked, read
 from samovar.serve.responses.listed import listed
-from samovar.serve.responses.objects import heading
+from samovar.serve.responses.objects import as_json, heading
 from samovar.serve.responses.output import OutputItems
-from samovar.serve.responses.store import ResponseStore, Running, Segment, Stored
+from samovar.serve.responses.store import ResponseStore, Running, Segment, Stored, encoded
 from samovar.serve.responses.summary_output import SummaryItem
-from samovar.serve.responses.tools import IgnoredTools
 from samovar.serve.sampling import Wanted
 from samovar.serve.state import ServerState
 from samovar.serve.unsupported import refuse_unsupported
@@ -42,7 +43,7 @@ class Exchange:
         self._format: ResponsesFormat | None = None
         self._fail: Fail = lambda error: None
         self._cancelled: SamovarError | None = None
-        self._make: Callable[[Job], ResponsesFormat] | None = None
+        self._make: Callable[[], ResponsesFormat] | None = None
         self._forget: Callable[[], object] = lambda: None
         self.final: Response | None = None
         """The response object, once nothing changes any more."""
@@ -58,11 +59,13 @@ class Exchange:
         refuse_unsupported(body)
         if LOGPROBS in (body.include or ()):
             raise InvalidField(f"include: {LOGPROBS!r} is not supported yet.", param="include")
+        if body.max_tokens is not None:
+            raise InvalidField("max_tokens: this API calls it max_output_tokens.", param="max_tokens")
         if self._compaction:
             body = body.model_copy(update={"stream": False, "store": False, "tool_choice": None})
         parent = self._continued(caller.tenant, body.previous_response_id)
         history = parent.history() if parent else []
-        asked = read(body, history, partial(self._store.item, caller.tenant), self._ignored)
+        asked = read(body, history, partial(self._store.items, caller.tenant), self._ignored)
         self.ignored_tools = asked.toolbox.ignored
         compacts = self._compaction or asked.compacts
         conversation = summarising(asked.conversation) if compacts else asked.conversation
@@ -70,13 +73,12 @@ class Exchange:
         wanted = Wanted(max_tokens=MAX_SUMMARY_TOKENS if compacts and most is None else most)
         job = conversation_job(state, caller, body, conversation, wanted, f"resp_{uuid4().hex}")
         kept = kept_messages([*history, *asked.items], state.limits.max_model_len) if compacts else None
-        # The format is made on the event loop, where nothing of the conversation needs to be walked any more.
-        self._make = partial(self._made, body, asked, parent, kept, caller.tenant, state)
+        self._make = self._maker(body, asked, parent, kept, caller.tenant, job, state.config.sampling)
         return job
 
     def format(self, job: Job) -> ResponsesFormat:
         assert self._make is not None, "a format follows a job"
-        self._format = self._make(job)
+        self._format = self._make()
         return self._format
 
     def cancel(self) -> None:
@@ -111,41 +113,55 @@ class Exchange:
             )
         return stored.segment
 
-    def _made(
+    def _maker(
         self,
         body: ResponsesBody,
         asked: Asked,
         parent: Segment | None,
         kept: Sequence[Any] | None,
         tenant: str,
-        state: ServerState,
         job: Job,
-    ) -> ResponsesFormat:
-        head = heading(body, job, state.config.sampling)
+        defaults: SamplingDefaults,
+    ) -> Callable[[], ResponsesFormat]:
+        """What makes the format. That runs on the event loop, where nothing of the conversation may be walked any more,
+        and is kept for the whole answer: it holds what the answer needs, in bytes, and nothing else of the body."""
+        head = heading(body, job, defaults)
         if self._compaction:
             assert kept is not None
-            return CompactionFormat(head, SummaryItem(job.nonce), listed(kept, job.nonce))
+            shown = tuple(map(as_json, listed(kept, job.nonce)))
+            return partial(CompactionFormat, head, SummaryItem(job.nonce), shown)
         output: Output = SummaryItem(job.nonce)
         if kept is None:
             output = OutputItems(
-                asked.toolbox,
+                asked.toolbox.names,
                 job.nonce,
                 as_summary=(body.reasoning or {}).get("summary") is not None,
                 sealed=SEALED_REASONING in (body.include or ()),
             )
         if body.store is False:
-            return ResponsesFormat(head, output, self._ended)
+            return partial(ResponsesFormat, head, output, self._ended)
         # A summary replaces what it was made from: nothing before it is part of the conversation any more.
         before, items = (parent, asked.items) if kept is None else (None, kept)
-        format = ResponsesFormat(head, output, partial(self._kept, tenant, before, listed(items, job.nonce)))
-        self._forget = partial(self._store.forget, tenant, job.id)
-        self._store.begin(tenant, job.id, Running(format.snapshot, self.cancel))
+        return partial(self._stored, head, output, tenant, job.id, before, encoded(listed(items, job.nonce)))
+
+    def _stored(
+        self,
+        head: Mapping[str, Any],
+        output: Output,
+        tenant: str,
+        id: str,
+        parent: Segment | None,
+        inputs: bytes,
+    ) -> ResponsesFormat:
+        format = ResponsesFormat(head, output, partial(self._kept, tenant, parent, inputs))
+        self._forget = partial(self._store.forget, tenant, id)
+        self._store.begin(tenant, id, Running(format.snapshot, self.cancel))
         return format
 
     def _ended(self, response: Response) -> None:
         self.final = response
 
-    def _kept(self, tenant: str, parent: Segment | None, items: Sequence[Any], response: Response) -> None:
+    def _kept(self, tenant: str, parent: Segment | None, inputs: bytes, response: Response) -> None:
         self.final = response
-        segment = Segment.of(parent, items, response["output"])
+        segment = Segment.of(parent, inputs, response["output"])
         self._store.complete(tenant, response["id"], Stored.of(response, segment))

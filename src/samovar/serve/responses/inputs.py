@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from samovar.base.errors import InvalidField, NotFound
 from samovar.base.shown import shown
-from samovar.serve.conversation import Conversation, OutputShape
+from samovar.serve.conversation import Conversation
+from samovar.serve.fields import name_in
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.json_input import child
+from samovar.serve.output_shape import read_shape
 from samovar.serve.responses.bodies import ResponsesBody
 from samovar.serve.responses.choice import read_choice
-from samovar.serve.responses.content import name_in
 from samovar.serve.responses.items import TRIGGER, inner_messages, kind_of
-from samovar.serve.responses.tools import IgnoredTools, Toolbox, read_tools
+from samovar.serve.responses.tools import Toolbox, read_tools
 
 PARAM = "input"
 _HISTORY = "previous_response_id"
 
-FindItem = Callable[[str], dict[str, Any] | None]
+FindItems = Callable[[Collection[str]], dict[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,10 @@ class Asked:
     """The answer is to be a summary in place of the conversation."""
 
 
-def read(body: ResponsesBody, history: Sequence[Any], find: FindItem, ignored: IgnoredTools) -> Asked:
-    """`history`: items before this request's; `find`: an item by its id. Raises RequestErrors with the path of the
-    first fault."""
-    items = [_resolved(item, path, find) for path, item in _own_items(body.input)]
+def read(body: ResponsesBody, history: Sequence[Any], find: FindItems, ignored: IgnoredTools) -> Asked:
+    """`history`: items before this request's; `find`: items by their ids, those that there are. Raises RequestErrors
+    with the path of the first fault."""
+    items = _resolved(_own_items(body.input), find)
     compacts = bool(items) and _is_trigger(items[-1])
     if compacts:
         items.pop()
@@ -49,16 +51,22 @@ def read(body: ResponsesBody, history: Sequence[Any], find: FindItem, ignored: I
     located += [(child(PARAM, at) if isinstance(body.input, list) else PARAM, item) for at, item in enumerate(items)]
     defined = [(child("tools", at), tool) for at, tool in enumerate(body.tools or ())]
     toolbox = read_tools([*defined, *_added_tools(located)], ignored)
-    choice, toolbox = read_choice(body.tool_choice, toolbox)
-    head = [{"role": "system", "content": body.instructions}] if body.instructions else []
+    chosen = read_choice(body.tool_choice, toolbox)
+    messages = [{"role": "system", "content": body.instructions}] if body.instructions else []
+    messages += inner_messages(located, toolbox)
+    if not messages:
+        raise InvalidField(
+            f"{PARAM}: has nothing for the model to read; a message, a call or a result is needed.", param=PARAM
+        )
     conversation = Conversation(
-        [*head, *inner_messages(located, toolbox)],
-        toolbox.tools,
-        tool_choice=choice,
+        messages,
+        chosen.callable,
+        tool_choice=chosen.choice,
         parallel_calls=body.parallel_tool_calls is not False,
-        shape=_shape(body.text),
+        shape=read_shape((body.text or {}).get("format"), "text.format"),
         template_variables={**_thinking(body.reasoning), **(body.chat_template_kwargs or {})},
         param=PARAM,
+        shown_tools=toolbox.tools,
     )
     return Asked(conversation, toolbox, items, compacts)
 
@@ -77,17 +85,26 @@ def _own_items(given: object) -> list[tuple[str, object]]:
     return [(child(PARAM, at), item) for at, item in enumerate(given)]
 
 
-def _resolved(item: object, path: str, find: FindItem) -> dict[str, Any]:
-    kind = kind_of(item, path)
-    assert isinstance(item, dict)
-    if kind != "item_reference":
-        return item
-    id = name_in(item, "id", path)
-    found = find(id)
-    if found is None:
-        where = child(path, "id")
-        raise NotFound(f"{where}: there is no item {shown(id)} here.", param=where)
-    return found
+def _resolved(given: Sequence[tuple[str, object]], find: FindItems) -> list[dict[str, Any]]:
+    """`given` with what references name in their place. Each item may be named once: a few bytes would stand for
+    texts of any length otherwise."""
+    items: list[dict[str, Any]] = []
+    named: dict[str, tuple[int, str]] = {}
+    for at, (path, item) in enumerate(given):
+        kind = kind_of(item, path)
+        assert isinstance(item, dict)
+        items.append(item)
+        if kind == "item_reference":
+            id, where = name_in(item, "id", path), child(path, "id")
+            if id in named:
+                raise InvalidField(f"{where}: {shown(id)} is referred to by {named[id][1]} already.", param=where)
+            named[id] = at, where
+    found = find(named) if named else {}
+    for id, (at, where) in named.items():
+        if id not in found:
+            raise NotFound(f"{where}: there is no item {shown(id)} here.", param=where)
+        items[at] = found[id]
+    return items
 
 
 def _is_trigger(item: dict[str, Any]) -> bool:
@@ -116,22 +133,3 @@ def _thinking(reasoning: dict[str, Any] | None) -> dict[str, Any]:
             f"reasoning.effort: must be a string such as 'low'; got {shown(effort)}.", param="reasoning.effort"
         )
     return {"enable_thinking": False, "thinking": False} if effort == "none" else {"reasoning_effort": effort}
-
-
-def _shape(text: dict[str, Any] | None) -> OutputShape:
-    form, path = (text or {}).get("format"), "text.format"
-    if form is None:
-        return OutputShape()
-    kind = form.get("type") if isinstance(form, dict) else None
-    if kind == "text":
-        return OutputShape()
-    if kind == "json_object":
-        return OutputShape("json_object", path=path)
-    if not isinstance(form, dict) or kind != "json_schema":
-        raise InvalidField(
-            f"{path}: must be of type 'text', 'json_object' or 'json_schema'; got {shown(form)}.", param=path
-        )
-    schema, where = form.get("schema"), child(path, "schema")
-    if not isinstance(schema, dict):
-        raise InvalidField(f"{where}: must be an object (a JSON schema); got {shown(schema)}.", param=where)
-    return OutputShape("json_schema", schema, where, form.get("strict") is True)

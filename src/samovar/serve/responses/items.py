@@ -13,8 +13,10 @@ from typing import Any
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
+from samovar.serve.calls import KnownCalls, assistant_message
+from samovar.serve.fields import JOINER, name_in, string
 from samovar.serve.json_input import child
-from samovar.serve.responses.content import JOINER, Item, name_in, parts_of, string
+from samovar.serve.responses.content import Item, parts_of
 from samovar.serve.responses.sealed import unseal
 from samovar.serve.responses.tools import Toolbox
 from samovar.text.formats.custom import wrapped
@@ -79,14 +81,6 @@ class _Assistant:
     thoughts: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
 
-    def message(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self.texts)}
-        if any(self.thoughts):
-            message["reasoning_content"] = "".join(self.thoughts)
-        if self.calls:
-            message["tool_calls"] = self.calls
-        return message
-
 
 class _Turns:
     def __init__(self, toolbox: Toolbox) -> None:
@@ -94,8 +88,7 @@ class _Turns:
         self._messages: list[dict[str, Any]] = []
         self._open: _Assistant | None = None
         self._results: list[dict[str, Any]] = []
-        self._known: dict[str, tuple[int, str]] = {}
-        """By id, each call's place among all and its tool."""
+        self._known = KnownCalls()
 
     def add(self, item: object, path: str) -> None:
         kind = kind_of(item, path)
@@ -164,20 +157,15 @@ class _Turns:
         return self._toolbox.inner(name_in(item, "name", path), namespace)
 
     def _call(self, id: str, name: str, arguments: str) -> None:
-        self._known[id] = (len(self._known), name)
-        function = {"name": name, "arguments": arguments}
-        self._turn().calls.append({"id": id, "type": "function", "function": function})
+        self._turn().calls.append(self._known.call(id, name, arguments))
 
     def _result(self, item: Item, path: str, key: str) -> None:
         id = _call_id(item, path)
         given, where = item.get(key), child(path, key)
         readable = isinstance(given, str) or (key == "output" and _has_texts(given))
         text = JOINER.join(parts_of(given, where)) if readable or given is None else _json(given)
-        result = {"role": "tool", "tool_call_id": id, "content": text}
-        if id in self._known:
-            result["name"] = self._known[id][1]
         self._settle()
-        self._results.append(result)
+        self._results.append(self._known.result(id, text))
 
     def _compaction(self, item: Item, path: str) -> None:
         summary = unseal("summary", item.get("encrypted_content"))
@@ -199,15 +187,12 @@ class _Turns:
     def _settle(self) -> None:
         """The model's turn is over."""
         if self._open is not None:
-            self._messages.append(self._open.message())
-            self._open = None
+            turn, self._open = self._open, None
+            self._messages.append(assistant_message(turn.texts, turn.thoughts, turn.calls))
 
     def _close(self) -> None:
-        """Results in the order of their calls: templates that show no ids count on it."""
         self._settle()
-        last = len(self._known), ""
-        self._results.sort(key=lambda result: self._known.get(result["tool_call_id"], last)[0])
-        self._messages += self._results
+        self._messages += self._known.in_order(self._results)
         self._results = []
 
 

@@ -5,12 +5,12 @@ Every item that is added gets done with the same id, before the next is added; t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import json
 from typing import Any, Literal, Protocol, TypeAlias
 
 from samovar.serve.responses.sealed import seal
-from samovar.serve.responses.tools import Toolbox
+from samovar.serve.responses.tools import OuterName
 from samovar.text.answer import AnswerEvent, CallArguments, CallBegin, CallEnd, ReasoningDelta, TextDelta
 
 Event: TypeAlias = dict[str, Any]
@@ -142,10 +142,11 @@ class CallPart:
 
 
 class OutputItems:
-    """`nonce` makes the ids of items unique, and those of calls where the model gave none."""
+    """`names`: the client's names of tools, by the model's. `nonce` makes the ids of items unique, and those of calls
+    where the model gave none."""
 
-    def __init__(self, toolbox: Toolbox, nonce: str, *, as_summary: bool, sealed: bool) -> None:
-        self._toolbox = toolbox
+    def __init__(self, names: Mapping[str, OuterName], nonce: str, *, as_summary: bool, sealed: bool) -> None:
+        self._names = names
         self._nonce = nonce
         self._as_summary = as_summary
         self._sealed = sealed
@@ -217,7 +218,8 @@ class OutputItems:
         return [{**event, "item_id": self._open_id, "output_index": len(self.done)} for event in events]
 
     def _call_part(self, begun: CallBegin) -> CallPart:
-        outer = self._toolbox.outer(begun.name)
+        # The model may have made the name up.
+        outer = self._names.get(begun.name) or OuterName(begun.name)
         id = self._new_id("ctc" if outer.custom else "fc")
         call_id = begun.id or self._new_id("call")
         return CallPart(id, call_id, outer.name, outer.namespace, custom=outer.custom)

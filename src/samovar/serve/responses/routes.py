@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 import re
 
 from fastapi import APIRouter
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from samovar.base.errors import InvalidField, NotFound, RequestError, SamovarError
 from samovar.base.shown import shown
+from samovar.serve.config import StoreLimits
 from samovar.serve.documents import answers, takes
 from samovar.serve.handler import generate
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.json_output import JsonResponse
 from samovar.serve.responses.bodies import ResponsesBody
 from samovar.serve.responses.exchange import Exchange
 from samovar.serve.responses.listed import page
-from samovar.serve.responses.store import ResponseStore, Running, Stored, StoreLimits
-from samovar.serve.responses.tools import IgnoredTools
+from samovar.serve.responses.store import ResponseStore, Running, Stored
 from samovar.serve.state import ServerState
 
 IGNORED_TOOLS = "x-samovar-ignored-tools"
@@ -91,8 +94,9 @@ def _kept_routes(router: APIRouter, state: ServerState, store: ResponseStore) ->
         found = _found(store, state.auth.tenant(request.headers), id)
         if isinstance(found, Running):
             raise RequestError(f"The response {shown(id)} is still in progress; its items can be listed when it ended.")
-        query = request.query_params
-        return JsonResponse(page(found.segment.inputs(), query.get("limit"), query.get("order"), query.get("after")))
+        # They may be many, and long.
+        items = await state.workers.thread(partial(_page, found, request.query_params))
+        return Response(items, media_type="application/json")
 
 
 async def _answered(state: ServerState, request: Request, exchange: Exchange) -> Response:
@@ -125,6 +129,12 @@ class _Closing(Response):
             await self._answer(scope, receive, send)
         finally:
             self._close()
+
+
+def _page(stored: Stored, query: Mapping[str, str]) -> bytes:
+    """One page of a response's input, in JSON."""
+    found = page(stored.segment.inputs(), query.get("limit"), query.get("order"), query.get("after"))
+    return msgspec.json.encode(found)
 
 
 def _found(store: ResponseStore, tenant: str, id: str) -> Running | Stored:

@@ -7,7 +7,7 @@ whole when its older responses are dropped. Whoever is not the owner gets the sa
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 import json
 import threading
@@ -15,30 +15,16 @@ from typing import Any
 
 import msgspec
 
-from samovar.base.errors import ConfigError
+from samovar.serve.config import StoreLimits
 
 _ITEM_ID_BYTES = 200
 """What an id takes in the index, roughly."""
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLimits:
-    """Raises ConfigError for values that cannot work."""
-
-    max_responses: int = 1000
-    """0 keeps none."""
-    max_bytes: int = 256 << 20
-    max_tenant_bytes: int = 64 << 20
-
-    def __post_init__(self) -> None:
-        for name, value in (
-            ("--max-stored-responses", self.max_responses),
-            ("--max-stored-response-bytes", self.max_bytes),
-            ("max_tenant_bytes", self.max_tenant_bytes),
-        ):
-            if value < 0:
-                raise ConfigError(f"{name} is {value}; it must be at least 0")
+def encoded(items: Sequence[Any]) -> bytes:
+    """Items as a segment keeps them: a JSON array."""
+    return _encode(items)
 
 
 @dataclass(slots=True, eq=False)
@@ -46,28 +32,34 @@ class Segment:
     """Items of one response, after those of the one it continues. Immutable but for the store's count."""
 
     parent: Segment | None
-    items: bytes
-    """JSON array: input and output."""
-    num_inputs: int
-    """The first of them are the input."""
+    input_items: bytes
+    output_items: bytes
+    """JSON arrays."""
     chain_bytes: int
     """Of this and all before."""
     users: int = 0
     """Kept responses and segments that need it; 0: it is not counted."""
 
     @staticmethod
-    def of(parent: Segment | None, inputs: Sequence[Any], outputs: Sequence[Any]) -> Segment:
-        items = _encode([*inputs, *outputs])
-        return Segment(parent, items, len(inputs), len(items) + (parent.chain_bytes if parent else 0))
+    def of(parent: Segment | None, inputs: bytes, outputs: Sequence[Any]) -> Segment:
+        """`inputs`: already `encoded`, since they may be long."""
+        made = Segment(parent, inputs, encoded(outputs), parent.chain_bytes if parent else 0)
+        made.chain_bytes += made.num_bytes
+        return made
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.input_items) + len(self.output_items)
 
     def inputs(self) -> list[Any]:
-        items: list[Any] = json.loads(self.items)
-        return items[: self.num_inputs]
+        items: list[Any] = json.loads(self.input_items)
+        return items
 
     def history(self) -> list[Any]:
         """All items, from the beginning of the conversation."""
         chain = list(self.chain())
-        return [item for segment in reversed(chain) for item in json.loads(segment.items)]
+        parts = [part for segment in reversed(chain) for part in (segment.input_items, segment.output_items)]
+        return [item for part in parts for item in json.loads(part)]
 
     def chain(self) -> Iterator[Segment]:
         """Backwards, from this one."""
@@ -130,11 +122,13 @@ class ResponseStore:
             self._tenants.setdefault(tenant, _Tenant()).running[id] = running
 
     def complete(self, tenant: str, id: str, stored: Stored) -> bool:
-        """Keeps a finished response; for it others go, the longest unused first. False when it is too large itself."""
+        """Keeps a finished response; for it others go, the longest unused first. False when it is too large itself,
+        or was dropped while it ran."""
         most = min(self._limits.max_tenant_bytes, self._limits.max_bytes)
         with self._lock:
-            owner = self._tenants.setdefault(tenant, _Tenant())
-            owner.running.pop(id, None)
+            owner = self._tenants.get(tenant)
+            if owner is None or owner.running.pop(id, None) is None:
+                return False
             fits = self._limits.max_responses > 0 and stored.segment.chain_bytes + stored.own_bytes <= most
             if fits:
                 self._add(tenant, owner, id, stored)
@@ -165,18 +159,20 @@ class ResponseStore:
         with self._lock:
             return self._use(tenant, id)
 
-    def item(self, tenant: str, item_id: str) -> dict[str, Any] | None:
-        """An output item of one of the tenant's finished responses."""
+    def items(self, tenant: str, item_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+        """By id, those that are output items of the tenant's finished responses. Every response is read once, however
+        many of its items are wanted."""
+        wanted: dict[str, Segment] = {}
         with self._lock:
             owner = self._tenants.get(tenant)
-            id = owner.items.get(item_id) if owner else None
-            stored = None if id is None else self._use(tenant, id)
-        output = json.loads(stored.response)["output"] if stored else []
-        return next((item for item in output if item["id"] == item_id), None)
-
-    @property
-    def num_stored(self) -> int:
-        return len(self._order)
+            responses = {owner.items[item_id] for item_id in item_ids if item_id in owner.items} if owner else set()
+            for id in responses:
+                stored = self._use(tenant, id)
+                if stored is not None:
+                    wanted[id] = stored.segment
+        asked = set(item_ids)
+        outputs = (item for segment in wanted.values() for item in json.loads(segment.output_items))
+        return {item["id"]: item for item in outputs if item["id"] in asked}
 
     def _use(self, tenant: str, id: str) -> Stored | None:
         owner = self._tenants.get(tenant)
@@ -195,7 +191,7 @@ class ResponseStore:
             segment.users += 1
             if segment.users > 1:
                 break
-            self._count(owner, len(segment.items))
+            self._count(owner, segment.num_bytes)
 
     def _drop(self, tenant: str, owner: _Tenant, id: str) -> None:
         stored = owner.stored.pop(id)
@@ -207,7 +203,7 @@ class ResponseStore:
             segment.users -= 1
             if segment.users:
                 break
-            self._count(owner, -len(segment.items))
+            self._count(owner, -segment.num_bytes)
 
     def _count(self, owner: _Tenant, num_bytes: int) -> None:
         owner.num_bytes += num_bytes
@@ -234,7 +230,7 @@ class ResponseStore:
                 assert owner.running or owner.stored, f"nothing is left of tenant {tenant!r}"
                 segments = {id(each): each for kept in owner.stored.values() for each in kept.segment.chain()}
                 expected = sum(kept.own_bytes for kept in owner.stored.values())
-                expected += sum(len(segment.items) for segment in segments.values())
+                expected += sum(segment.num_bytes for segment in segments.values())
                 assert owner.num_bytes == expected, f"{owner.num_bytes} bytes counted, {expected} kept"
                 assert owner.num_bytes <= self._limits.max_tenant_bytes
                 assert set(owner.items.values()) <= set(owner.stored)

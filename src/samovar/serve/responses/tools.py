@@ -6,37 +6,17 @@ names both again. Tools that only a server can execute are not shown to the mode
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-import logging
 from typing import Any
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
-from samovar.serve.chat_input import custom_tool
 from samovar.serve.conversation import Tool
+from samovar.serve.fields import name_in, schema_in, text_or_nothing
+from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.json_input import child
-from samovar.serve.responses.content import name_in
-
-log = logging.getLogger(__name__)
-
-MAX_LOGGED = 100
-
-
-class IgnoredTools:
-    """How often tools were left out of a prompt, by type. The first of a type is worth a line in the log. May be used
-    from several threads: the worst is a second line."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-
-    def note(self, kind: str) -> None:
-        if kind not in self.counts:
-            if len(self.counts) >= MAX_LOGGED:
-                return
-            log.warning("tools of type %s are executed by a server, but not by this one: ignored", shown(kind))
-        self.counts[kind] += 1
+from samovar.serve.tools import MAX_TOOLS, custom_tool, name_taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +33,14 @@ class Toolbox:
     tools: tuple[Tool, ...] = ()
     names: Mapping[str, OuterName] = field(default_factory=dict)
     """By what the model calls the tool."""
+    inner_names: Mapping[tuple[str, str | None], str] = field(default_factory=dict)
+    """The other way: by name and namespace."""
     ignored: tuple[str, ...] = ()
     """Types of the tools that were left out, in order."""
 
-    def outer(self, name: str) -> OuterName:
-        """Of any name: the model may have made it up."""
-        return self.names.get(name, OuterName(name))
-
     def inner(self, name: str, namespace: str | None) -> str:
         """Of any tool of the past, whether it is still offered or not."""
-        for inner, outer in self.names.items():
-            if outer.name == name and outer.namespace == namespace:
-                return inner
-        return flat_name(name, namespace)
-
-    def only(self, inner_names: Collection[str]) -> Toolbox:
-        tools = tuple(tool for tool in self.tools if tool.name in inner_names)
-        return Toolbox(tools, self.names, self.ignored)
+        return self.inner_names.get((name, namespace)) or flat_name(name, namespace)
 
 
 def flat_name(name: str, namespace: str | None) -> str:
@@ -84,7 +55,7 @@ def read_tools(given: Iterable[tuple[str, object]], ignored: IgnoredTools) -> To
     reader = _Reader(ignored)
     for path, tool in given:
         reader.add(tool, path)
-    return Toolbox(tuple(reader.tools), reader.names, tuple(reader.left_out))
+    return Toolbox(tuple(reader.tools), reader.names, reader.inner_names, tuple(reader.left_out))
 
 
 class _Reader:
@@ -92,7 +63,10 @@ class _Reader:
         self._ignored = ignored
         self.tools: list[Tool] = []
         self.names: dict[str, OuterName] = {}
+        self.inner_names: dict[tuple[str, str | None], str] = {}
         self.left_out: list[str] = []
+        self._suffixes: dict[str, int] = {}
+        """By a flat name that several tools would have, how many underscores the last of them has behind it."""
 
     def add(self, tool: object, path: str) -> None:
         if not isinstance(tool, dict):
@@ -111,7 +85,7 @@ class _Reader:
         members, where = tool.get("tools"), child(path, "tools")
         if not isinstance(members, list):
             raise InvalidField(f"{where}: must be an array of tools; got {shown(members)}.", param=where)
-        about = _text(tool.get("description"))
+        about = text_or_nothing(tool.get("description"))
         for at, member in enumerate(members):
             inside = child(where, at)
             if not isinstance(member, dict) or member.get("type") not in ("function", "custom"):
@@ -123,14 +97,10 @@ class _Reader:
 
     def _callable(self, tool: Mapping[str, Any], path: str, namespace: str | None, about: str) -> None:
         name = name_in(tool, "name", path)
-        inner = flat_name(name, namespace)
-        if inner in self.names:
-            if namespace is None:
-                where = child(path, "name")
-                raise InvalidField(f"{where}: {shown(name)} is the name of an earlier tool, too.", param=where)
-            while inner in self.names:
-                inner += "_"
-        description = "\n\n".join(filter(None, (about, _text(tool.get("description")))))
+        if namespace is None and name in self.names:
+            raise name_taken(name, path)
+        inner = self._free(flat_name(name, namespace))
+        description = "\n\n".join(filter(None, (about, text_or_nothing(tool.get("description")))))
         custom = tool["type"] == "custom"
         if custom:
             made = custom_tool(inner, description, tool.get("format"), child(path, "format"))
@@ -138,16 +108,18 @@ class _Reader:
             made = _function(inner, description, tool, path)
         self.tools.append(made)
         self.names[inner] = OuterName(name, namespace, custom)
+        self.inner_names.setdefault((name, namespace), inner)
+        if len(self.tools) > MAX_TOOLS:
+            raise InvalidField(f"{path}: is more than {MAX_TOOLS} tools, namespaces' own among them.", param=path)
+
+    def _free(self, flat: str) -> str:
+        inner = flat
+        while inner in self.names:
+            self._suffixes[flat] = self._suffixes.get(flat, 0) + 1
+            inner = flat + "_" * self._suffixes[flat]
+        return inner
 
 
 def _function(name: str, description: str, tool: Mapping[str, Any], path: str) -> Tool:
-    parameters = tool.get("parameters")
-    if parameters is not None and not isinstance(parameters, dict):
-        where = child(path, "parameters")
-        raise InvalidField(f"{where}: must be an object (a JSON schema); got {shown(parameters)}.", param=where)
-    strict = tool.get("strict") is True
-    return Tool(name, description, parameters or {}, strict=strict, path=child(path, "parameters"))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    parameters = schema_in(tool, "parameters", path, {})
+    return Tool(name, description, parameters, strict=tool.get("strict") is True, path=child(path, "parameters"))
