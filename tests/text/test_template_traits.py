@@ -13,8 +13,8 @@ from tests.text import templates
     ("source", "traits"),
     [
         (templates.PLAIN, TemplateTraits()),
-        (templates.ALTERNATING, TemplateTraits(merged_roles=frozenset({"user", "assistant"}))),
-        (templates.LAST_SYSTEM, TemplateTraits(merged_roles=frozenset({"system"}))),
+        (templates.ALTERNATING, TemplateTraits(merged_roles=frozenset({"user", "assistant"}), system="nowhere")),
+        (templates.LAST_SYSTEM, TemplateTraits(merged_roles=frozenset({"system"}), system="head")),
         (templates.TOOLS, TemplateTraits(reads_tools=True)),
         (
             templates.NULL_AND_TEXT,

@@ -11,6 +11,7 @@ from jinja2 import Template, TemplateError, TemplateSyntaxError
 from samovar.base.errors import CheckpointError, InvalidField, RequestError
 from samovar.text.messages import Message, prepare
 from samovar.text.template_environment import build_environment
+from samovar.text.template_shape import only_appends
 from samovar.text.template_traits import TemplateTraits, probe
 
 MAX_OUTPUT_CHARS = 64 << 20
@@ -50,6 +51,7 @@ class ChatTemplate:
         environment = build_environment(clock)
         self._special_tokens = dict(special_tokens)
         self._max_output_chars = max_output_chars
+        self._sources = dict(sources)
         self._templates: dict[str, Template] = {}
         for name, source in sources.items():
             try:
@@ -60,11 +62,23 @@ class ChatTemplate:
                 ) from error
         self._default = "default" if "default" in sources else next(iter(sources))
         self._traits = {name: self._probe(template) for name, template in self._templates.items()}
+        self._appends = {name: only_appends(environment.parse(source)) for name, source in sources.items()}
 
     @property
     def reads_tools(self) -> bool:
         """Whether definitions of tools show in a prompt at all."""
         return self._traits[self._choose(with_tools=True)].reads_tools
+
+    def source(self, *, with_tools: bool) -> str:
+        """Of the template that requests with or without tools are rendered by."""
+        return self._sources[self._choose(with_tools)]
+
+    def traits(self, *, with_tools: bool) -> TemplateTraits:
+        return self._traits[self._choose(with_tools)]
+
+    def appends(self, *, with_tools: bool) -> bool:
+        """As `only_appends`."""
+        return self._appends[self._choose(with_tools)]
 
     def render(
         self,
@@ -83,20 +97,37 @@ class ChatTemplate:
         Raises InvalidField: for one of `extra` that is not the request's to set, and (param "messages") with the
         template's own words when it refuses them; and RequestError when its output would be too long.
         """
+        return self.write(
+            prepare(messages, self.traits(with_tools=bool(tools))),
+            tools=tools,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            extra=extra,
+        )
+
+    def write(
+        self,
+        arranged: Sequence[Message],
+        /,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        extra: Mapping[str, Any] | None = None,
+    ) -> str:
+        """As `render`, for messages that `messages.arrange` made."""
         extra = extra or {}
         for name in _OWN_VARIABLES:
             if name in extra:
                 where = f"chat_template_kwargs.{name}"
                 raise InvalidField(f"{where}: is set by the server and cannot be given here.", param=where)
-        name = self._choose(with_tools=bool(tools))
-        prepared = prepare(messages, self._traits[name])
         if continue_final_message:
             add_generation_prompt = False
-            prepared = _marked(prepared)
+            arranged = _marked(arranged)
         variables = {**self._special_tokens, "documents": None, **extra}
-        variables.update(messages=prepared, tools=list(tools) if tools else None)
+        variables.update(messages=arranged, tools=list(tools) if tools else None)
         variables.update(add_generation_prompt=add_generation_prompt)
-        text = self._run(self._templates[name], variables)
+        text = self._run(self._templates[self._choose(with_tools=bool(tools))], variables)
         return _cut_at_mark(text) if continue_final_message else text
 
     def _choose(self, with_tools: bool) -> str:
@@ -128,7 +159,7 @@ class ChatTemplate:
         return probe(attempt)
 
 
-def _marked(messages: list[Message]) -> list[Message]:
+def _marked(messages: Sequence[Message]) -> list[Message]:
     """`messages` with a mark at the end of the last one's text, where the prompt is to end."""
     if not messages or messages[-1].get("role") != "assistant" or messages[-1].get("tool_calls"):
         raise InvalidField(

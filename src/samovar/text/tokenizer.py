@@ -45,6 +45,7 @@ class Tokenizer:
         self._special = special
         self._codec = codec_of(None if backend.decoder is None else json.loads(backend.decoder.__getstate__()))
         added = backend.get_added_tokens_decoder()
+        self._added: Mapping[int, tokenizers.AddedToken] = added
         self._added_bytes = {token_id: token.content.encode("utf-8") for token_id, token in added.items()}
         self._special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._bytes: dict[int, bytes] = dict(self._added_bytes)
@@ -120,6 +121,16 @@ class Tokenizer:
     @property
     def special_ids(self) -> frozenset[int]:
         return self._special_ids
+
+    @property
+    def added_tokens(self) -> Mapping[int, tokenizers.AddedToken]:
+        """Tokens that are matched whole in any text, special or not, by id."""
+        return self._added
+
+    @property
+    def special_affixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What `encode` puts before and after a text with `add_special_tokens`."""
+        return self._special.prefix_ids, self._special.suffix_ids
 
     @property
     def eos_ids(self) -> tuple[int, ...]:
