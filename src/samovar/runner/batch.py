@@ -62,7 +62,10 @@ def build_batch(chunks: Sequence[Chunk], states: Mapping[RequestId, RunnerReques
         if chunk.samples:
             logit_rows.append(to - 1)
             sampling_chunks.append(index)
-            samples.append(SamplingRow(chunk.request_id, state.sampling, end - state.num_prompt_tokens, state.counts))
+            output = None if state.grammar is None else state.output(end)
+            position = end - state.num_prompt_tokens
+            row = SamplingRow(chunk.request_id, state.sampling, position, state.counts, state.grammar, output)
+            samples.append(row)
         at = to
     forward = ForwardBatch(
         token_ids=torch.from_numpy(token_ids),

@@ -26,6 +26,7 @@ from samovar.runner.config import EngineProcessConfig
 from samovar.runner.engine_model import EngineModel, load_engine_model, mono_rows, with_mono
 from samovar.runner.local import LocalRunner
 from samovar.runner.memory import available_memory_bytes
+from samovar.runner.prefault import Prefault
 from samovar.runner.profile import (
     LONGEST_PROBE_TOKENS,
     MIXED_STEP_TARGET_S,
@@ -34,6 +35,9 @@ from samovar.runner.profile import (
     step_tokens,
 )
 from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_threshold
+from samovar.text.checkpoint import load_text
+from samovar.text.grammar.compiler import GrammarCompiler
+from samovar.text.grammar.vocabulary import build_vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +109,8 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
         draw_many=loaded.draw_many,
         num_threads=config.num_threads,
         on_done=on_done,
+        prefault=Prefault(cache),
+        compiler=GrammarCompiler(lambda: build_vocabulary(load_text(checkpoint.path).tokenizer, spec.vocab_size)),
         debug=config.debug,
     )
     return Booted(engine, runner, info, call_log)
@@ -148,6 +154,8 @@ def _engine_config(
         prefill_schedule_interval=config.prefill_schedule_interval,
         max_num_queued_reqs=config.max_num_queued_reqs,
         max_num_queued_tokens=config.max_num_queued_tokens,
+        max_num_queued_reqs_per_tenant=config.max_num_queued_reqs_per_tenant,
+        max_num_queued_tokens_per_tenant=config.max_num_queued_tokens_per_tenant,
         enable_prefix_caching=config.enable_prefix_caching,
     )
 

@@ -47,6 +47,11 @@ def changes_logits(params: SamplingParams, position: int) -> bool:
     return bool(params.logit_bias) or wants_counts(params) or (position < params.min_tokens and _has_stops(params))
 
 
+def has_filters(params: SamplingParams) -> bool:
+    """Whether a draw is from less than everything."""
+    return params.top_k > 0 or params.top_p < 1.0 or params.min_p > 0.0
+
+
 def _has_stops(params: SamplingParams) -> bool:
     return len(params.stop_token_ids) > 0
 

@@ -18,9 +18,12 @@ from samovar.base.ids import RequestId
 from samovar.core.plan import Copy, Start, StepPlan, StepResult, TokenLogprobs, TransferDone
 from samovar.models.batch import KVCache
 from samovar.models.load import Model
-from samovar.runner.batch import build_batch
-from samovar.runner.sampler import Best, DrawMany, best_of, sample
+from samovar.runner.batch import StepBatch, build_batch
+from samovar.runner.grammar import Masks
+from samovar.runner.prefault import Prefault
+from samovar.runner.sampler import Best, DrawMany, Sampled, best_of, sample
 from samovar.runner.state import RunnerRequest
+from samovar.text.grammar.compiler import GrammarCompiler
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class LocalRunner:
 
     `best` finds the likeliest tokens of logits, `draw_many` samples from them; a model may bring faster ones.
     `on_done` is called from the runner's thread after every plan, with its ticket already done. A step that raises
-    becomes a result with `error` set, and the runner goes on.
+    becomes a result with `error` set, and the runner goes on. `compiler` is for requests with a grammar.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class LocalRunner:
         draw_many: DrawMany | None = None,
         num_threads: int | None = None,
         on_done: Callable[[], None] = lambda: None,
+        prefault: Prefault | None = None,
+        compiler: GrammarCompiler | None = None,
         debug: bool = False,
     ) -> None:
         self._model = model
@@ -75,6 +80,8 @@ class LocalRunner:
         self._draw_many = draw_many
         self._num_threads = num_threads
         self._on_done = on_done
+        self._prefault = prefault
+        self._masks = Masks(compiler, model.spec.vocab_size) if compiler is not None else None
         self._debug = debug
         self._states: dict[RequestId, RunnerRequest] = {}
         self._transfers: deque[TransferDone] = deque()
@@ -101,7 +108,11 @@ class LocalRunner:
         if not self._closed:
             self._closed = True
             self._plans.put(None)
+            if self._prefault is not None:
+                self._prefault.close()
         self._thread.join(timeout_s)
+        if self._masks is not None:
+            self._masks.close()
 
     def _work(self) -> None:
         if self._num_threads is not None:
@@ -111,8 +122,12 @@ class LocalRunner:
             if self._closed:
                 ticket.fulfil(StepResult(plan.step, error="the runner was closed"))
             else:
+                if self._prefault is not None:
+                    self._prefault.step(_highest_block(plan))
                 ticket.fulfil(self._run(plan))
             self._on_done()
+            if self._prefault is not None and self._plans.empty():
+                self._prefault.idle()
 
     def _run(self, plan: StepPlan) -> StepResult:
         try:
@@ -141,7 +156,11 @@ class LocalRunner:
             self._states[chunk.request_id].extend_tables(chunk.new_blocks)
 
     def _begin(self, start: Start) -> RunnerRequest:
-        return RunnerRequest(start, NUM_GROUPS, self._model.spec.vocab_size)
+        grammar = None
+        if start.sampling.grammar:
+            assert self._masks is not None, "a request with a grammar came to a runner without a compiler"
+            grammar = self._masks.begin(start.sampling)
+        return RunnerRequest(start, NUM_GROUPS, self._model.spec.vocab_size, grammar)
 
     def _compute(self, plan: StepPlan) -> StepResult:
         for copy in plan.copies:
@@ -155,8 +174,7 @@ class LocalRunner:
         batch = build_batch(plan.chunks, self._states, self._cache.block_tokens)
         if batch.forward.rows:
             with torch.inference_mode():
-                logits = self._model.forward(batch.forward, self._cache)
-                sampled = sample(logits, batch.samples, self._best, self._draw_many)
+                sampled = self._sample(batch)
             for row, fault in sampled.faults.items():
                 log.warning("request %d ends in step %d: %s", batch.samples[row].request_id, plan.step, fault)
             for at, token, report in zip(batch.sampling_chunks, sampled.tokens, sampled.logprobs, strict=True):
@@ -173,6 +191,24 @@ class LocalRunner:
                     asked = True
         return StepResult(plan.step, tuple(tokens), tuple(logprobs) if asked else None, failed=tuple(failed))
 
+    def _sample(self, batch: StepBatch) -> Sampled:
+        """Runs the model; the masks of constrained rows are made meanwhile."""
+        wanted = [
+            (at, row.grammar, row.output)
+            for at, row in enumerate(batch.samples)
+            if row.grammar is not None and row.output is not None
+        ]
+        if not wanted or self._masks is None:
+            logits = self._model.forward(batch.forward, self._cache)
+            return sample(logits, batch.samples, self._best, self._draw_many)
+        making = self._masks.start(wanted)
+        try:
+            logits = self._model.forward(batch.forward, self._cache)
+        finally:
+            # Also when the model failed: a request's matcher is nobody else's until its mask is made.
+            masks = making.result()
+        return sample(logits, batch.samples, self._best, self._draw_many, masks)
+
     def _copy(self, copy: Copy) -> None:
         with torch.inference_mode():
             for pool in (*self._cache.keys, *self._cache.values):
@@ -183,3 +219,8 @@ class LocalRunner:
             self._transfers.append(TransferDone(load.transfer_id, tuple(range(len(load.blocks)))))
         for store in plan.stores:
             self._transfers.append(TransferDone(store.transfer_id))
+
+
+def _highest_block(plan: StepPlan) -> int:
+    """Of the blocks that the plan adds to a table; -1 for none."""
+    return max((max(group) for chunk in plan.chunks for group in chunk.new_blocks if group), default=-1)

@@ -1,4 +1,4 @@
-"""What the runner remembers of a request between plans: tokens, block tables, penalty counts.
+"""What the runner remembers of a request between plans: tokens, block tables, penalty counts, its grammar's matcher.
 
 Built from a `Start`, extended by chunks and results, dropped when a plan releases it. Owned by the runner's thread.
 """
@@ -12,6 +12,7 @@ from samovar.base.ids import BlockId, RequestId
 from samovar.base.keys import TOKEN_BYTES
 from samovar.core.plan import Redirect, Start
 from samovar.runner.filters import PenaltyCounts, wants_counts
+from samovar.runner.grammar import RequestGrammar
 
 
 class BlockTable:
@@ -55,9 +56,20 @@ class RunnerRequest:
     already in flight may name tokens that never came to be.
     """
 
-    __slots__ = ("_buffer", "broken", "counts", "num_prompt_tokens", "num_tokens", "request_id", "sampling", "tables")
+    __slots__ = (
+        "_buffer",
+        "broken",
+        "counts",
+        "grammar",
+        "num_prompt_tokens",
+        "num_tokens",
+        "request_id",
+        "sampling",
+        "tables",
+    )
 
-    def __init__(self, start: Start, num_groups: int, vocab_size: int) -> None:
+    def __init__(self, start: Start, num_groups: int, vocab_size: int, grammar: RequestGrammar | None = None) -> None:
+        """`grammar`: of a request whose output is constrained."""
         known = np.frombuffer(start.token_ids, dtype="<i4")
         self.request_id: RequestId = start.request_id
         self.sampling = start.sampling
@@ -67,6 +79,7 @@ class RunnerRequest:
         self._buffer[: self.num_tokens] = known
         self.broken = False
         self.tables = tuple(BlockTable() for _ in range(num_groups))
+        self.grammar = grammar
         self.counts: PenaltyCounts | None = None
         if wants_counts(start.sampling):
             prompt, output = known[: start.num_prompt_tokens], known[start.num_prompt_tokens :]
@@ -84,6 +97,10 @@ class RunnerRequest:
         """Tokens [start, end), a view."""
         self._need(end)
         return self._buffer[start:end]
+
+    def output(self, end: int) -> NDArray[np.int32]:
+        """Output tokens before position `end`, a view."""
+        return self.span(self.num_prompt_tokens, end)
 
     def put(self, position: int, token: int) -> None:
         """Token `token` was sampled for `position`. What was known from there on is forgotten: a step that runs again
