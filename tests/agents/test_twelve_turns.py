@@ -50,7 +50,8 @@ def test_twelve_turns(smollm2_gguf: Path, tmp_path: Path, temperature: float) ->
             num_calls += len(calls)
             assert bool(calls) == (choice == "required")
             messages += [
-                {"role": "tool", "tool_call_id": call["id"], "content": f"{90 - turn} degrees\r\n\x1b[0m"} for call in calls
+                {"role": "tool", "tool_call_id": call["id"], "content": f"{90 - turn} degrees\r\n\x1b[0m"}
+                for call in calls
             ]
             if not calls:
                 messages.append({"role": "user", "content": "And now?"})

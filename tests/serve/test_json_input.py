@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from hypothesis import given
@@ -19,7 +20,8 @@ values = st.recursive(
 )
 FAULTY = [
     b"", b"[]", b"3", b'"a"', b"{", b'{"a": 1}x', b'{"a": 01}', b'{"a": NaN}', b'{"a": 1e999}', b'{"a": [-1e999]}',
-    b'{"a": "\\ud800"}', b'{"\\udc00": 1}', b'{"a": ["\\ud83d\\ud83d\\ude00"]}', b'{"a": "\xff"}', b'{"a": "\xed\xa0\x80"}',
+    b'{"a": "\\ud800"}', b'{"\\udc00": 1}', b'{"a": ["\\ud83d\\ud83d\\ude00"]}', b'{"a": "\xff"}',
+    b'{"a": "\xed\xa0\x80"}',
     b'{"a": "\n"}', b'{"a": ' + b"1" * 5000 + b"}", b'{"a": "\\x"}', b"\xff{}",
 ]  # fmt: skip
 
@@ -57,3 +59,11 @@ def test_depth(opening: bytes) -> None:
         for levels in (MAX_DEPTH + 1, 900, 5000):
             with pytest.raises(RequestError, match="nested too deeply"):
                 parse(nested(levels))
+
+
+def test_a_body_of_nothing_but_brackets_is_refused_at_once() -> None:
+    raw = b'{"messages": [], "x": [' + b"[]," * 3_000_000 + b"[]]}"
+    began_s = time.monotonic()
+    with pytest.raises(RequestError, match="1,000,000 opening brackets"):
+        parse_object(raw)
+    assert time.monotonic() - began_s < 1

@@ -18,8 +18,8 @@ from samovar.text.surrogates import find_surrogate
 MAX_DEPTH = 128
 """Levels of nesting. Deep enough for any JSON schema; shallow enough for every recursive reader behind."""
 MAX_CONTAINERS = 1_000_000
-"""Arrays and objects, and what looks like one inside a string: no prompt that fits a context has so many, and millions of
-them stop every thread for seconds while they are made."""
+"""Arrays and objects, and what looks like one inside a string: no prompt that fits a context has so many, and millions
+of them stop every thread for seconds while they are made."""
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:

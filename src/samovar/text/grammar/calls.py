@@ -39,7 +39,7 @@ def required_calls(
     syntax: CallSyntax, tools: Sequence[ToolRule], special: Mapping[str, int], *, parallel: bool
 ) -> Body:
     """One call of these tools and nothing else; up to `MAX_CALLS` (numbered ones: `MAX_NUMBERED_CALLS`) when
-    `parallel`. For a named tool choice `tools` is that one. Arguments follow the schemas of all tools, strict or not."""
+    `parallel`. For a named tool choice `tools` is that one. Arguments follow all schemas, of strict tools or not."""
     calls, rules, parts = _calls(syntax, tools, special, parallel=parallel, all_schemas=True)
     return Body(_sequence(spelled(syntax.section_begin, special), calls), rules, parts=parts)
 
