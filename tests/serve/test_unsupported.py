@@ -105,3 +105,26 @@ async def test_one_call_at_a_time_is_held_by_a_constraint(make_server: MakeServe
     for fields, bound in (({}, False), ({"parallel_tool_calls": True}, False), ({"parallel_tool_calls": False}, True)):
         assert (await server.chat(tools=TOOLS, **fields)).status_code == 200
         assert bool(server.service.requests[-1].sampling.grammar) == bound
+
+
+async def test_allowed_tools_keep_the_prompt(make_server: MakeServer) -> None:
+    server = make_server(Script(ids("a", end=True)))
+    more = [*TOOLS, {"type": "function", "function": {"name": "pour"}}]
+    named = [{"type": "function", "function": {"name": "look"}}]
+    prompts, grammars = set(), []
+    for mode in (None, "auto", "required"):
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": named}}
+        answer = await server.chat(tools=more, **({} if mode is None else {"tool_choice": allowed}))
+        assert answer.status_code == 200
+        prompts.add(server.service.requests[-1].token_ids)
+        grammars.append(server.service.requests[-1].sampling.grammar)
+    assert len(prompts) == 1 and grammars[:2] == ["", ""]
+    assert "look" in grammars[2] and "pour" not in grammars[2]
+    for wrong in ({}, {"mode": "auto"}, {"mode": "x", "tools": named}, {"mode": "auto", "tools": [3]}):
+        answer = await server.chat(tools=more, tool_choice={"type": "allowed_tools", "allowed_tools": wrong})
+        assert answer.status_code == 400 and answer.json()["error"]["param"].startswith("tool_choice.allowed_tools")
+
+
+async def test_custom_tools_are_sent_to_responses(make_server: MakeServer) -> None:
+    answer = await make_server().chat(tools=[{"type": "custom", "custom": {"name": "x"}}])
+    assert answer.status_code == 400 and "/v1/responses" in answer.json()["error"]["message"]

@@ -55,7 +55,7 @@ _TOOL = {
         {
             "type": "object",
             "required": ["type"],
-            "properties": {"type": {"type": "string", "minLength": 1, "not": {"enum": ["function"]}}},
+            "properties": {"type": {"type": "string", "minLength": 1, "not": {"enum": ["function", "custom"]}}},
         },
     ]
 }
