@@ -9,6 +9,7 @@ import pytest
 from samovar.base.errors import InvalidField
 from samovar.text.grammar.body import Body, Reasoning
 from samovar.text.grammar.limits import MAX_GRAMMAR_BYTES, MAX_OPTIONAL_PROPERTIES
+from samovar.text.grammar.schema import json_schema
 from samovar.text.grammar.structured import guided, lark, response_format, structured_outputs
 from tests.text.grammar.matching import Matching
 
@@ -186,3 +187,15 @@ def test_an_ambiguous_grammar_is_stopped_before_it_is_slow(small: Matching) -> N
         matcher.consume_tokens(x)
         steps += 1
     assert matcher.is_error() and 100 < steps < 400
+
+
+@pytest.mark.parametrize("multiple", [999_983, 10_001, 1e15, 1.00001, 10**30])
+def test_a_multiple_that_takes_seconds_to_compile_is_refused(multiple: float) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "number", "multipleOf": multiple}}}
+    with pytest.raises(InvalidField, match="multipleOf may be at most 10000"):
+        json_schema(schema, strict=True, param="p")
+
+
+@pytest.mark.parametrize("multiple", [1, 5, 0.01, 0.5, 10_000, 10_000.0])
+def test_ordinary_multiples_are_taken(multiple: float) -> None:
+    json_schema({"type": "number", "multipleOf": multiple}, strict=True, param="p")

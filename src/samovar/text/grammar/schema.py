@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 import json
+import math
 from typing import Any
 
 from samovar.base.errors import InvalidField
 from samovar.base.shown import shown
 from samovar.text.grammar.body import Body, Part
-from samovar.text.grammar.limits import MAX_OPTIONAL_PROPERTIES
+from samovar.text.grammar.limits import MAX_OPTIONAL_PROPERTIES, MAX_REMAINDERS
 
 _PRETTY_SPACE = r" |\r?\n[ \t]{0,40}"
 """Between the parts of JSON: a space, or a new line and its indentation. Without a bound a model that has lost its way
@@ -59,6 +61,7 @@ def _check_properties(schema: Mapping[str, object], param: str) -> None:
         if not isinstance(value, Mapping):
             continue
         todo += value.values()
+        _check_multiple(value.get("multipleOf"), param)
         properties, required = value.get("properties"), value.get("required")
         if not isinstance(properties, Mapping):
             continue
@@ -70,3 +73,18 @@ def _check_properties(schema: Mapping[str, object], param: str) -> None:
                 f"one has {optional}.",
                 param=param,
             )
+
+
+def _check_multiple(multiple: object, param: str) -> None:
+    """The automaton of a multiple has a state for every remainder."""
+    if isinstance(multiple, bool) or not isinstance(multiple, int | float):
+        return
+    exact = (Decimal(str(multiple)) if math.isfinite(multiple) else Decimal(0)).normalize()
+    _, digits, exponent = exact.as_tuple()
+    assert isinstance(exponent, int)
+    remainders = int("".join(map(str, digits))) * 10 ** min(max(exponent, 0), 20)
+    if remainders > MAX_REMAINDERS:
+        raise InvalidField(
+            f"{param}: multipleOf may be at most {MAX_REMAINDERS}, decimals counted as digits; got {multiple!r}.",
+            param=param,
+        )
