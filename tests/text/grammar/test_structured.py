@@ -199,3 +199,8 @@ def test_a_multiple_that_takes_seconds_to_compile_is_refused(multiple: float) ->
 @pytest.mark.parametrize("multiple", [1, 5, 0.01, 0.5, 10_000, 10_000.0])
 def test_ordinary_multiples_are_taken(multiple: float) -> None:
     json_schema({"type": "number", "multipleOf": multiple}, strict=True, param="p")
+
+
+def test_a_surrogate_hidden_in_a_schemas_text_is_refused() -> None:
+    with pytest.raises(InvalidField, match="lone surrogate"):
+        guided({"guided_json": '{"type": "string", "const": "\\ud800"}'})

@@ -178,3 +178,22 @@ def test_where_a_prompt_leaves_the_last_one() -> None:
     assert last.follow("other", ids, outline(b"a")) is None
     small = LastPrompts(max_bytes=100)
     assert small.follow("s", ids, outline(b"a")) is None and small.follow("s", changed, outline(b"b")) is None
+
+
+def test_fields_that_nobody_reads_count_as_well() -> None:
+    """Otherwise a client could have any amount of memory held beside short contents."""
+    histories = Histories(VolatileLines(()), max_bytes=1 << 20)
+    for at in range(20):
+        histories.of([{"role": "user", "content": f"{at}", "junk": {"x": ["y" * (100 << 10)]}}], ROOT)
+    histories.check()
+    held = sum(len(seen.messages[0]["junk"]["x"][0]) for seen, _ in histories._seen._entries.values())
+    assert 0 < held <= 1 << 20
+
+
+def test_what_alone_is_too_much_pushes_nothing_out() -> None:
+    histories = Histories(VolatileLines(()), max_bytes=1 << 20)
+    small = [{"role": "user", "content": "a"}]
+    histories.of(small, ROOT)
+    histories.of([{"role": "user", "content": "b" * (2 << 20)}], ROOT)
+    histories.check()
+    assert [seen.messages for seen, _ in histories._seen._entries.values()] == [small]

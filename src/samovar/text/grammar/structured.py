@@ -14,6 +14,7 @@ from samovar.base.shown import shown
 from samovar.text.grammar.body import Body, Part, quoted
 from samovar.text.grammar.limits import MAX_CHOICES
 from samovar.text.grammar.schema import json_object, json_schema
+from samovar.text.surrogates import find_surrogate
 
 GUIDED = {"guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar"}
 """vLLM's older field names, and what they are called inside `structured_outputs`."""
@@ -123,9 +124,13 @@ def _parsed(schema: object, param: str) -> object:
     if not isinstance(schema, str):
         return schema
     try:
-        return json.loads(schema)
+        parsed = json.loads(schema)
     except (ValueError, RecursionError) as error:
         raise InvalidField(f"{param}: not readable as JSON: {error}.", param=param) from None
+    # Escapes inside the text come to light only now.
+    if find_surrogate(json.dumps(parsed, ensure_ascii=False)) is not None:
+        raise InvalidField(f"{param}: holds a lone surrogate; text must be valid Unicode.", param=param)
+    return parsed
 
 
 _KINDS = {"json": _json, "json_object": _json_object, "regex": _regex, "choice": _choice, "grammar": lark}

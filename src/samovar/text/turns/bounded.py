@@ -35,10 +35,13 @@ class Bounded(Generic[V]):
             return entry[0]
 
     def put(self, key: Hashable, value: V, num_bytes: int) -> None:
-        """`num_bytes`: what the value takes."""
+        """`num_bytes`: what the value takes. One that alone is too much is not kept, and pushes nothing out."""
         size = num_bytes + ENTRY_BYTES
         with self._lock:
             _, old = self._entries.pop(key, (None, 0))
+            if size > self._max_bytes:
+                self._num_bytes -= old
+                return
             self._entries[key] = (value, size)
             self._num_bytes += size - old
             while self._num_bytes > self._max_bytes:

@@ -96,7 +96,7 @@ class TurnEncoder:
         does."""
         whole = text.encode("utf-8", "replace")
         wanted = whole.strip()
-        shown = b""
+        shown = bytearray()
         found: int | None = None
         for taken in range(len(token_ids) + 1):
             if len(shown) >= len(wanted) and shown.strip() == wanted:

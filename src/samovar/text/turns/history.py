@@ -22,6 +22,8 @@ from samovar.text.turns.bounded import Bounded, text_bytes
 from samovar.text.turns.volatile import VolatileLines
 
 SEEN_BYTES = 64 << 20
+ITEM_BYTES = 100
+"""What a field or an element takes beside its text."""
 MESSAGE_BYTES = 500
 """What a message takes beside its text."""
 
@@ -64,6 +66,7 @@ class Histories:
         for message in flat[len(digests) - 1 :]:
             digests.append(after(digests[-1], message))
             num_bytes += text_bytes(message["content"]) + MESSAGE_BYTES
+        num_bytes += sum(_held_bytes(message) for message in messages[begin:])
         history = History(flat, digests)
         if begin < len(messages) and all(_only_texts(message) for message in messages[begin:]):
             messages[:begin] = seen.messages if seen else ()  # one copy of them is enough
@@ -81,6 +84,15 @@ class Histories:
                 if seen is not None and seen.messages == messages[: last + 1]:
                     return seen
         return None
+
+
+def _held_bytes(value: Any) -> int:
+    """What a message holds, whatever its fields are: those that nobody reads are kept as well."""
+    if isinstance(value, Mapping):
+        return sum(text_bytes(key) + _held_bytes(item) + ITEM_BYTES for key, item in value.items())
+    if isinstance(value, list):
+        return sum(_held_bytes(item) + ITEM_BYTES for item in value)
+    return text_bytes(value) if isinstance(value, str) else 0
 
 
 def _only_texts(value: Any) -> bool:
