@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from typing import Any
 
 from hypothesis import given
@@ -67,3 +68,30 @@ def test_a_body_of_nothing_but_brackets_is_refused_at_once() -> None:
     with pytest.raises(RequestError, match="1,000,000 opening brackets"):
         parse_object(raw)
     assert time.monotonic() - began_s < 1
+
+
+PATHS = {
+    b'{"a": [{"b": ["x", "\\ud800"]}]}': "a[0].b[1]",
+    b'{"a": [[], [{"\\ud800": 1}]]}': "a[1][0].\\ud800",
+    b'\xef\xbb\xbf{"a": [1, {"b": {"c": -1e999}}]}': "a[1].b.c",
+    b'{"\\udc00": {"a": 1}}': "\\udc00",
+}
+
+
+@pytest.mark.parametrize("raw", PATHS)
+def test_where_a_fault_is(raw: bytes) -> None:
+    with pytest.raises(RequestError) as error:
+        parse_object(raw)
+    assert error.value.param == PATHS[raw]
+
+
+@pytest.mark.parametrize("begin", [b'\xef\xbb\xbf{"', b'{"\\ud83d\\ude00'], ids=["mark", "surrogates"])
+def test_a_long_key_over_many_containers_costs_no_paths(begin: bytes) -> None:
+    """One path for each of these would be 200 MB."""
+    raw = begin + b"k" * 10_000 + b'": [' + b"[]," * 20_000 + b"[]]}"
+    parse_object(raw)
+    tracemalloc.start()
+    parse_object(raw)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20

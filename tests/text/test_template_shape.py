@@ -23,6 +23,8 @@ APPENDING = [
     LOOP % "{% if loop.index0 == 0 %}{{ bos_token }}{% endif %}{% set c = m.content | trim %}{{ c }}",
     LOOP % "{% if m.role == 'x' %}{{ raise_exception('no ' + m.role) }}{% endif %}{{ m.content.split('a')[-1] }}",
     LOOP % "{% for c in m.tool_calls or [] %}{{ c }}{% if not loop.last %}, {% endif %}{% endfor %}{{ m.content }}",
+    LOOP % "{% for c in [] %}{% else %}{% if loop.first %}!{% endif %}{% endfor %}{{ m.content }}",
+    LOOP % "{% for c in [1, 2] if not loop.first %}{{ loop.last }}{% endfor %}{{ m.content }}",
     LOOP % "{% if m.role == 'user' %}{% continue %}{% endif %}{{ m.content }}",
     "{% generation %}" + LOOP % "{{ m.content }}" + "{% endgeneration %}",
 ]
@@ -43,6 +45,8 @@ OTHERS = [
     LOOP % "{% if loop.changed(m.role) %}{{ m.content }}{% endif %}",
     LOOP % "{% if m.role == 'x' %}{% break %}{% endif %}{{ m.content }}",
     LOOP % "{% for c in m.tool_calls %}{{ messages[1] }}{% endfor %}",
+    LOOP % "{{ m.content }}{% for c in [] %}{% else %}{% if loop.last %}!{% endif %}{% endfor %}",
+    LOOP % "{{ m.content }}{% for c in [1] if loop.last %}!{% endfor %}",
     "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}",
     "{% for m in messages %}{{ m.content }}{% else %}none{% endfor %}",
     "{% for m in messages[1:] %}{{ m.content }}{% endfor %}",
@@ -91,3 +95,15 @@ def test_appending(source: str) -> None:
 @pytest.mark.parametrize("source", OTHERS)
 def test_not_certainly_appending(source: str) -> None:
     assert not made(source).appends(with_tools=False)
+
+
+@pytest.mark.parametrize(
+    "source", [source for source in OTHERS if "loop.last %}!" in source or "if loop.last" in source]
+)
+def test_the_loop_outside_is_seen_from_an_inner_one(source: str) -> None:
+    """In its `else` and in its condition: so these do not append."""
+    template = made(source)
+    said = [{"role": "user", "content": content} for content in "abc"]
+    head, rest = (template.write(part, add_generation_prompt=False) for part in (said[:2], [said[0], said[2]]))
+    first = template.write(said[:1], add_generation_prompt=False)
+    assert template.write(said, add_generation_prompt=False) != head + rest[len(first) :]

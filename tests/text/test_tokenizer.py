@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 import pytest
 
 from samovar.text.gguf_tokenizer import load_gguf
@@ -24,6 +24,7 @@ def test_text_survives(small_bpe: Tokenizer, small_spm: Tokenizer, text: str) ->
 @settings(deadline=None)
 @given(text=texts)
 def test_any_text_survives(text: str) -> None:
+    assume("\u2581" not in text)  # how SentencePiece writes a blank
     for tokenizer in (_BPE, _SPM):
         assert tokenizer.decode(tokenizer.encode(text, allow_special=False), skip_special_tokens=False) == text
 

@@ -30,7 +30,7 @@ def prompt_of(state: ServerState, caller: Caller, raw: bytes) -> Prompt:
         refuse_unsupported(chat)
         state.names.resolve(chat.model)
         conversation = conversation_of(chat)
-        prompt = state.reader.conversation(conversation, _domain(state, caller, chat))
+        prompt = state.reader.conversation(conversation, _domain(state, caller, chat), remember=False)
         check_fits(prompt.num_tokens, state.limits.max_model_len, conversation.param)
         return prompt
     body = validate(CompletionBody, value)

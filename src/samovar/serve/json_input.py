@@ -6,6 +6,7 @@ After this: valid UTF-8 and JSON, an object at the top, no lone surrogates, fini
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterator, Sequence
 import json
 import math
 from typing import Any, Never
@@ -98,29 +99,46 @@ def _check_depth(top: dict[str, Any]) -> None:
 
 
 def _check(top: dict[str, Any], *, may_have_surrogates: bool) -> None:
-    todo: list[tuple[Any, str, int]] = [(top, "", 1)]
-    while todo:
-        value, path, depth = todo.pop()
-        if depth > MAX_DEPTH:
-            raise _too_deep()
-        if may_have_surrogates and isinstance(value, dict):
-            for key in value:
-                _check_text(key, child(path, key.encode("utf-8", "backslashreplace").decode()))
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
+    """Holds no more than the way to where it is: paths are written for errors only."""
+    way: list[str | int] = []
+    open_ones = [_items(top)]
+    while open_ones:
+        for key, item in open_ones[-1]:
+            if may_have_surrogates and isinstance(key, str):
+                _check_text(key, way, key)
             if isinstance(item, (dict, list)):
-                todo.append((item, child(path, key), depth + 1))
-            elif isinstance(item, str):
-                if may_have_surrogates:
-                    _check_text(item, child(path, key))
+                if len(open_ones) == MAX_DEPTH:
+                    raise _too_deep()
+                way.append(key)
+                open_ones.append(_items(item))
+                break
+            if may_have_surrogates and isinstance(item, str):
+                _check_text(item, way, key)
             elif isinstance(item, float) and not math.isfinite(item):
-                where = child(path, key)
+                where = _path([*way, key])
                 raise InvalidField(f"{where}: the number is out of range; it must be finite.", param=where)
+        else:
+            open_ones.pop()
+            if way:
+                way.pop()
 
 
-def _check_text(text: str, path: str) -> None:
+def _items(value: dict[str, Any] | list[Any]) -> Iterator[tuple[str | int, Any]]:
+    return iter(value.items() if isinstance(value, dict) else enumerate(value))
+
+
+def _check_text(text: str, way: Sequence[str | int], key: str | int) -> None:
+    """`way` and `key`: where the text stands, or the key that it is."""
     at = find_surrogate(text)
     if at is not None:
+        path = _path([*way, key])
         raise InvalidField(
             f"{path}: lone surrogate \\u{ord(text[at]):04x} at character {at}; text must be valid Unicode.", param=path
         )
+
+
+def _path(way: Sequence[str | int]) -> str:
+    path = ""
+    for key in way:
+        path = child(path, key.encode("utf-8", "backslashreplace").decode() if isinstance(key, str) else key)
+    return path

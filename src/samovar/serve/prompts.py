@@ -90,9 +90,12 @@ class PromptReader:
         self._vocab_size = vocab_size
         self._max_model_len = max_model_len
 
-    def conversation(self, conversation: Conversation, domain: Domain, *, bounded: bool = True) -> Prompt:
-        """Raises InvalidField, ContextLengthExceeded (if `bounded`, and only for what is far too long), or whatever
-        the template refuses the messages with (a RequestError)."""
+    def conversation(
+        self, conversation: Conversation, domain: Domain, *, bounded: bool = True, remember: bool = True
+    ) -> Prompt:
+        """`remember`: False for who only looks, and does not go on to ask: the prompt is the same, and nothing that is
+        remembered of others makes room for it. Raises InvalidField, ContextLengthExceeded (if `bounded`, and only for
+        what is far too long), or whatever the template refuses the messages with (a RequestError)."""
         param = conversation.param
         if self._turns is None:
             raise InvalidField(f"{param}: this model has no chat template; use /v1/completions.", param=param)
@@ -105,8 +108,9 @@ class PromptReader:
             conversation.add_special_tokens,
         )
         too_long = partial(check_fits, max_model_len=self._max_model_len, param=param, at_least=True)
+        limit = too_long if bounded else None
         try:
-            read = self._turns.read(turn, domain.root, domain.block_tokens, too_long if bounded else None)
+            read = self._turns.read(turn, domain.root, domain.block_tokens, limit, remember=remember)
         except RequestError as error:
             raise _about(param, error) from None
         if not read.packed:

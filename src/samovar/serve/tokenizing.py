@@ -25,7 +25,8 @@ def tokenize(state: ServerState, tenant: str, raw: bytes) -> dict[str, Any]:
         ids = state.tokenizer.encode(body.prompt, add_special_tokens=body.add_special_tokens is not False)
     else:
         domain = Domain.of(state.service.info, tenant, "")
-        ids = state.reader.conversation(conversation_of(body), domain, bounded=False).token_ids()
+        prompt = state.reader.conversation(conversation_of(body), domain, bounded=False, remember=False)
+        ids = prompt.token_ids()
     strings = [state.tokenizer.token_text(token) for token in ids] if body.return_token_strs else None
     return {"count": len(ids), "max_model_len": state.limits.max_model_len, "tokens": ids, "token_strs": strings}
 

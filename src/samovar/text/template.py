@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Template, TemplateError, TemplateSyntaxError
 
 from samovar.base.errors import CheckpointError, InvalidField, RequestError
+from samovar.text.marks import unmarked
 from samovar.text.messages import Message, prepare
 from samovar.text.template_environment import build_environment
 from samovar.text.template_shape import only_appends
@@ -143,7 +144,8 @@ class ChatTemplate:
                     break
                 pieces.append(piece)
         except _TEMPLATE_FAULTS as error:
-            raise InvalidField(f"messages: the chat template refused them: {error}", param="messages") from error
+            why = unmarked(str(error))  # it may quote what a message says
+            raise InvalidField(f"messages: the chat template refused them: {why}", param="messages") from error
         if room < 0:
             raise RequestError(f"messages: rendered, they exceed {self._max_output_chars} characters", param="messages")
         return "".join(pieces)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 import json
+import re
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from samovar.text.marks import MARK
+
+_NOT_ASCII = re.compile(rf"[^\x00-\x7e{MARK}]")
 
 
 class _GenerationTag(Extension):
@@ -44,7 +49,9 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """Jinja's own filter sorts keys and escapes HTML; models were trained on neither."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
+    # A mark stays one, which json would escape as well.
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text) if ensure_ascii else text
 
 
 def _raise_exception(message: str) -> NoReturn:

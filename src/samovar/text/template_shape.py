@@ -78,11 +78,12 @@ def _harmless(node: nodes.Node, *, in_loop: bool) -> bool:
         case nodes.Filter() if node.name == _IMPURE_FILTER:
             return False
         case nodes.For():
-            inside = [node.target, *node.body, *node.else_, *([node.test] if node.test else [])]
+            # Only in the body `loop` is this one's; in its condition and its `else` it is still that outside.
+            outside = [node.iter, *node.else_, *([node.test] if node.test else [])]
             return (
                 not node.recursive
-                and _harmless(node.iter, in_loop=in_loop)
-                and all(_harmless(child, in_loop=False) for child in inside)
+                and all(_harmless(child, in_loop=in_loop) for child in outside)
+                and all(_harmless(child, in_loop=False) for child in (node.target, *node.body))
             )
         case _:
             return all(_harmless(child, in_loop=in_loop) for child in node.iter_child_nodes())

@@ -15,6 +15,7 @@ import threading
 import tokenizers
 from tokenizers.processors import TemplateProcessing
 
+from samovar.text.respelt import Encode, respelt
 from samovar.text.surrogates import replace_surrogates
 from samovar.text.token_bound import TokenBound, bound_of
 from samovar.text.token_bytes import TokenCodec, codec_of
@@ -136,6 +137,11 @@ class Tokenizer:
     def eos_ids(self) -> tuple[int, ...]:
         """Every token that ends an answer, the main one first."""
         return self._special.eos_ids
+
+    def respelt(self, spellings: Mapping[int, str]) -> Encode:
+        """An encoder like this one that finds the added tokens in `spellings`, by id, under these spellings only: see
+        `respelt.respelt`."""
+        return respelt(self._backend, spellings)
 
     def _literal(self) -> tokenizers.Tokenizer:
         """A twin that spells special tokens out. The backend keeps this as a mutable switch, which threads that share

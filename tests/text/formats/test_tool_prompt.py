@@ -85,14 +85,6 @@ def test_a_turn_that_was_cut_stays_as_it_was() -> None:
     assert message["content"] == '<tool_call>\n{"name": "f", "arguments": {"a": "x}\n</tool_call>'
 
 
-def test_custom_calls() -> None:
-    call = {"id": "1", "type": "custom", "custom": {"name": "apply_patch", "input": 'a"\né'}}
-    (message,) = with_tools([{"role": "assistant", "content": "", "tool_calls": [call]}], [])
-    assert message["content"] == (
-        '<tool_call>\n{"name": "apply_patch", "arguments": {"input": "a\\"\\né"}}\n</tool_call>'
-    )
-
-
 def test_content_that_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidField) as error:
         with_tools([USER, {"role": "tool", "content": [{"type": "image_url"}]}], [])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+import re
 from typing import Any
 
 from hypothesis import strategies as st
@@ -141,7 +143,32 @@ def text_of(template: ChatTemplate, turn: Turn) -> str:
 
 
 def long_way(tokenizer: Tokenizer, template: ChatTemplate, turn: Turn) -> list[int]:
-    return tokenizer.encode(text_of(template, turn), add_special_tokens=turn.add_special_tokens)
+    """What messages spell of special tokens is rendered as one odd character each. So the special tokens in the text
+    are the template's own; what lies between them is encoded with none. Only where no token takes the space beside
+    it."""
+    words = [tokenizer.added_tokens[id].content for id in sorted(tokenizer.special_ids)]
+    odd = {word: chr(0xF0000 + at) for at, word in enumerate(words)}
+    either = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)))
+    said = _each_text(list(turn.messages), lambda text: either.sub(lambda found: odd[found[0]], text))
+    text = text_of(template, replace(turn, messages=said))
+    prefix, suffix = tokenizer.special_affixes if turn.add_special_tokens else ((), ())
+    ids = [*prefix]
+    for piece in re.split(f"({either.pattern})", text):
+        if piece in odd:
+            ids += tokenizer.encode(piece)
+        elif piece:
+            for word, character in odd.items():
+                piece = piece.replace(character, word)
+            ids += tokenizer.encode(piece, allow_special=False)
+    return [*ids, *suffix]
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {change(key): _each_text(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_each_text(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def check_keys(prompt: TurnPrompt) -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
 
 from samovar.base.keys import extend_keys, join_keys, pack_tokens, unpack_tokens
-from samovar.text.tokenizer import Tokenizer
+from samovar.text.marks import MARK, unmarked
+from samovar.text.tokenizer import SpecialTokens, Tokenizer
+from samovar.text.turns.controls import Controls
 from samovar.text.turns.encoder import Encoded, TurnEncoder
+from samovar.text.turns.marked_encoder import MarkedEncoder
 from samovar.text.turns.memory import Chain, PartMemory
 from tests.text.turns.test_splitting import TOKENIZERS, WORDS, texts
 
@@ -131,6 +136,84 @@ def test_a_token_spelt_letter_by_letter_is_no_token(word: str) -> None:
     assert first.end is not None and one.learn(first.end, [*spelt, EOS], [EOS]) is None
     text = f"<s>{word}</s>"
     assert ids_of(one.encode(text, CHAIN)) == tokenizer.encode(text)
+
+
+def with_special(tokenizer: Tokenizer, *words: str) -> Tokenizer:
+    """A twin that calls these tokens special."""
+    backend = Backend.from_str(tokenizer.to_json())
+    backend.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in words])
+    return Tokenizer(backend, SpecialTokens())
+
+
+SPECIAL = with_special(TOKENIZERS["plain"], "<|x_start|>", "<|x_end|>", "<|mark|>")
+CONTROLS = Controls(SPECIAL, markers={"<|mark|>"})
+
+
+def test_control_tokens_that_no_client_sees_are_not_remembered() -> None:
+    one = TurnEncoder(SPECIAL, PartMemory(1 << 20), CONTROLS)
+    first = one.encode("<|x_start|>", CHAIN)
+    assert first.end is not None
+    (end,) = SPECIAL.encode("<|x_end|>")
+    for text in ("a<|x_start|>b", "<|x_end|>", "a<|x_end|>b"):
+        assert one.learn(first.end, [*SPECIAL.encode(text), end], [end]) is None
+    for text in ("", "a", "a<|mark|>b"):
+        assert one.learn(first.end, [*SPECIAL.encode(text), end], [end]) == text
+    one.memory.check()
+
+
+def test_what_a_model_spelt_letter_by_letter_comes_back_as_letters() -> None:
+    one = TurnEncoder(SPECIAL, PartMemory(1 << 20), CONTROLS)
+    first = one.encode("<|x_start|>", CHAIN)
+    letters = [id for letter in "<|x_end|>" for id in SPECIAL.encode(letter)]
+    mark = SPECIAL.encode("<|mark|>")
+    assert first.end is not None
+    text = one.learn(first.end, [*letters, *mark, *letters, EOS], [EOS])
+    assert text is not None and unmarked(text) == "<|x_end|><|mark|><|x_end|>" and MARK in text
+    whole = one.encode(f"<|x_start|>{text}<|x_end|>", CHAIN)
+    assert ids_of(whole) == [*ids_of(first), *letters, *mark, *letters, *SPECIAL.encode("<|x_end|>")]
+    # In another place it is encoded anew, as letters all the same.
+    elsewhere = ids_of(one.encode(f"<|x_end|>{text}", CHAIN))
+    assert elsewhere.count(SPECIAL.encode("<|x_end|>")[0]) == 1 and elsewhere.count(mark[0]) == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(said=texts, template=texts, again=texts)
+def test_marked_texts_in_parts(said: str, template: str, again: str) -> None:
+    """The same as in one go, from any place, however little is remembered."""
+    for word in ("<|x_end|>", "<|x_"):
+        marked = CONTROLS.value(f"{word}{said}{word}")
+        text = f"<|x_start|>{marked}<|x_end|>{template}<|x_start|>{marked}"
+        expected = MarkedEncoder(SPECIAL, CONTROLS.marked_ids).encode(text)
+        for size in (1 << 20, 3000, 0):
+            one = TurnEncoder(SPECIAL, PartMemory(size), CONTROLS)
+            assert ids_of(one.encode(text, CHAIN)) == ids_of(one.encode(text, CHAIN)) == expected
+            place = one.place_in(one.encode(text, CHAIN), len(marked))
+            if place is not None:
+                longer = one.encode_behind(place, again)
+                whole = text.removesuffix(marked) + again
+                assert longer is not None
+                assert ids_of(longer) == MarkedEncoder(SPECIAL, CONTROLS.marked_ids).encode(whole)
+            one.memory.check()
+
+
+def test_marks_do_not_count_towards_a_length() -> None:
+    one = TurnEncoder(SPECIAL, PartMemory(1 << 20), CONTROLS)
+    told: list[int] = []
+    text = CONTROLS.value("<|x_end|>" * 500)
+    encoded = one.encode(text, CHAIN, told.append)
+    assert told == [1 + SPECIAL.at_least("<|x_end|>" * 500)]  # behind the prefix
+    assert 0 < told[0] <= len(unpack_tokens(encoded.packed))
+
+
+def test_who_only_looks_leaves_everything_as_it_was() -> None:
+    one = TurnEncoder(SPECIAL, PartMemory(1 << 20), CONTROLS)
+    for text in ("<|x_start|>a<|x_end|>", "<|x_start|>b<|x_end|>"):
+        one.encode(text, CHAIN)
+    before, size = list(one.memory._leaves), one.memory.num_bytes
+    for text in ("<|x_start|>a<|x_end|>", "<|x_start|>c<|x_end|>"):
+        looked = one.encode(text, CHAIN, remember=False)
+        assert looked.end is None and ids_of(looked) == SPECIAL.encode(text)
+    assert list(one.memory._leaves) == before and one.memory.num_bytes == size
 
 
 @given(st.lists(st.sampled_from(["a", " b", "cd", "\n"]), max_size=8), st.data())

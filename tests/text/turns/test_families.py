@@ -10,6 +10,7 @@ import pytest
 from samovar.base.keys import unpack_tokens
 from samovar.text.answer import Answer, Call
 from samovar.text.template_traits import TemplateTraits
+from samovar.text.turns.controls import MARKERS
 from samovar.text.turns.reader import Turn, TurnPrompt, TurnReader
 from samovar.text.turns.stability import find_break
 from tests.text.turns.conversations import BLOCK, ROOT, text_of, tool
@@ -24,7 +25,8 @@ class Model:
         self.family = FAMILIES[name]
         self.tokenizer = self.family.tokenizer()
         self.template = self.family.template(self.tokenizer)
-        self.reader = TurnReader(self.tokenizer, self.template)
+        marks = {token for token in self.family.tokens if token in self.family.call}
+        self.reader = TurnReader(self.tokenizer, self.template, markers=MARKERS | marks)
         self.options = options
 
     def read(self, messages: list[dict[str, Any]]) -> TurnPrompt:

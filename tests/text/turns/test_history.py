@@ -12,7 +12,7 @@ import pytest
 
 from samovar.base.errors import ConfigError, InvalidField
 from samovar.text.answer import Answer, Call
-from samovar.text.messages import flatten
+from samovar.text.messages import Message, flatten
 from samovar.text.turns.differences import Departure, LastPrompts, Outline
 from samovar.text.turns.history import Histories, after, answer_key, beginning, returned_key
 from samovar.text.turns.volatile import VolatileLines
@@ -26,6 +26,10 @@ LOOSE = st.recursive(
 )
 
 
+def same(message: Message) -> Message:
+    return message
+
+
 def plain(value: list[Any]) -> list[Any]:
     """How a message reads: order of keys, and 1 is not True."""
     return json.loads(json.dumps(value), object_pairs_hook=lambda pairs: ["object", *map(list, pairs)])  # type: ignore[no-any-return]
@@ -35,7 +39,7 @@ def plain(value: list[Any]) -> list[Any]:
 def test_remembered_histories_are_those_made_anew(
     conversations: list[list[dict[str, Any]]], data: st.DataObject
 ) -> None:
-    remembered = Histories(VolatileLines(), max_bytes=20_000)
+    remembered = Histories(VolatileLines(), same, max_bytes=20_000)
     said: list[dict[str, Any]] = []
     for more in conversations:
         said = said + more
@@ -43,7 +47,7 @@ def test_remembered_histories_are_those_made_anew(
             said = deepcopy(said)
             said[data.draw(st.integers(0, len(said) - 1))]["extra"] = data.draw(LOOSE)
         for end in (len(said), data.draw(st.integers(1, len(said)))):
-            anew = Histories(VolatileLines()).of(deepcopy(said[:end]), ROOT)
+            anew = Histories(VolatileLines(), same).of(deepcopy(said[:end]), ROOT)
             found = remembered.of(deepcopy(said[:end]), ROOT)
             assert plain(list(found.flat)) == plain(list(anew.flat)) and list(found.digests) == list(anew.digests)
             remembered.check()
@@ -61,6 +65,7 @@ def test_sizes_keep_fields_apart() -> None:
         ({"role": "user", "content": "ab"}, {"role": "usera", "content": "b"}),
         ({"role": "user", "content": "a", "name": "b"}, {"role": "user", "content": "ab", "name": ""}),
         ({"role": "user", "content": "a"}, {"content": "a", "role": "user"}),
+        ({"a": "X 0\n"}, {"a 4\nX": ""}),
     ]
     for one, other in pairs:
         assert after(ROOT, one) != after(ROOT, other)
@@ -68,7 +73,7 @@ def test_sizes_keep_fields_apart() -> None:
 
 
 def test_the_place_of_a_fault_is_counted_from_the_start() -> None:
-    histories = Histories(VolatileLines())
+    histories = Histories(VolatileLines(), same)
     said: list[dict[str, Any]] = [{"role": "user", "content": "a"}]
     histories.of(said, ROOT)
     with pytest.raises(InvalidField, match=r"messages\[2\]\.content\[0\]"):
@@ -158,7 +163,7 @@ def test_volatile_lines() -> None:
 
 def test_a_conversation_of_nothing_but_volatile_lines_keeps_them() -> None:
     said = [{"role": "system", "content": "x-anthropic-billing-header: cch=1;"}]
-    assert list(Histories(VolatileLines()).of(said, ROOT).flat) == flatten(said)
+    assert list(Histories(VolatileLines(), same).of(said, ROOT).flat) == flatten(said)
 
 
 def outline(*parts: bytes, tools: bytes = b"", systems: int = 1) -> Outline:
@@ -182,7 +187,7 @@ def test_where_a_prompt_leaves_the_last_one() -> None:
 
 def test_fields_that_nobody_reads_count_as_well() -> None:
     """Otherwise a client could have any amount of memory held beside short contents."""
-    histories = Histories(VolatileLines(()), max_bytes=1 << 20)
+    histories = Histories(VolatileLines(()), same, max_bytes=1 << 20)
     for at in range(20):
         histories.of([{"role": "user", "content": f"{at}", "junk": {"x": ["y" * (100 << 10)]}}], ROOT)
     histories.check()
@@ -191,9 +196,38 @@ def test_fields_that_nobody_reads_count_as_well() -> None:
 
 
 def test_what_alone_is_too_much_pushes_nothing_out() -> None:
-    histories = Histories(VolatileLines(()), max_bytes=1 << 20)
+    histories = Histories(VolatileLines(()), same, max_bytes=1 << 20)
     small = [{"role": "user", "content": "a"}]
     histories.of(small, ROOT)
     histories.of([{"role": "user", "content": "b" * (2 << 20)}], ROOT)
     histories.check()
     assert [seen.messages for seen, _ in histories._seen._entries.values()] == [small]
+
+
+def test_what_templates_get_is_remembered_too() -> None:
+    made: list[str] = []
+
+    def mark(message: Message) -> Message:
+        made.append(message["content"])
+        return message if message["content"] == "a" else {**message, "content": f"{message['content']}!"}
+
+    histories = Histories(VolatileLines(), mark)
+    said = [{"role": "user", "content": "a"}]
+    more = [*said, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    for asked in (said, more, deepcopy(more)):
+        history = histories.of(asked, ROOT)
+        assert [message["content"] for message in history.marked] == ["a", "b!", "c!"][: len(asked)]
+        assert [message["content"] for message in history.flat] == ["a", "b", "c"][: len(asked)]
+    assert made == ["a", "b", "c"]
+    histories.check()
+
+
+def test_who_only_looks_leaves_everything_as_it_was() -> None:
+    histories = Histories(VolatileLines(), same)
+    for at in range(3):
+        histories.of([{"role": "user", "content": f"{at}"}], ROOT)
+    before = [(key, entry) for key, entry in histories._seen._entries.items()]
+    for content in ("0", "new"):
+        anew = Histories(VolatileLines(), same).of([{"role": "user", "content": content}], ROOT)
+        assert histories.of([{"role": "user", "content": content}], ROOT, remember=False) == anew
+    assert [(key, entry) for key, entry in histories._seen._entries.items()] == before

@@ -41,7 +41,7 @@ def raw(word: str, **flags: bool) -> AddedToken:
     return AddedToken(word, normalized=False, **flags)
 
 
-def metaspace(scheme: str) -> Tokenizer:
+def metaspace(scheme: str, words: tuple[str, ...] = WORDS) -> Tokenizer:
     pieces = ["<unk>", "▁", "a", "b", "▁a", "im", "|", "<", ">", *(f"<0x{byte:02X}>" for byte in range(256))]
     backend = tokenizers.Tokenizer(
         models.BPE(
@@ -54,7 +54,7 @@ def metaspace(scheme: str) -> Tokenizer:
     )
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     backend.decoder = decoders.Metaspace(prepend_scheme=scheme)
-    backend.add_tokens([raw(word) for word in WORDS])
+    backend.add_tokens([raw(word) for word in words])
     return Tokenizer(backend, SpecialTokens())
 
 

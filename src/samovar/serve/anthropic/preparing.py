@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from samovar.serve.anthropic.bodies import CountTokensBody, MessagesBody
+from samovar.serve.anthropic.cache_marks import longest_mark_s
 from samovar.serve.anthropic.conversation_input import conversation_of
 from samovar.serve.anthropic.silent import Silent
 from samovar.serve.bodies import GenerationBody
@@ -26,7 +27,8 @@ def messages_job(ignored: IgnoredTools, state: ServerState, caller: Caller, raw:
     # The engine's answers have a token at least; with nothing to answer, nobody is shown it (`silent`).
     wanted = Wanted(max_tokens=max(1, body.max_tokens))
     conversation = conversation_of(body, ignored)
-    job = conversation_job(state, caller, settings, conversation, wanted, f"msg_{caller.request_id}")
+    id = f"msg_{caller.request_id}"
+    job = conversation_job(state, caller, settings, conversation, wanted, id, longest_mark_s(body))
     return job if body.max_tokens else replace(job, parser=Silent, remember=None)
 
 
@@ -36,7 +38,7 @@ def count_tokens(ignored: IgnoredTools, state: ServerState, caller: Caller, raw:
     body = validate(CountTokensBody, parse_object(raw))
     state.names.resolve(body.model)
     domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
-    prompt = state.reader.conversation(conversation_of(body, ignored), domain, bounded=False)
+    prompt = state.reader.conversation(conversation_of(body, ignored), domain, bounded=False, remember=False)
     return {"input_tokens": prompt.num_tokens}
 
 
@@ -55,6 +57,8 @@ def generation_body(body: MessagesBody) -> GenerationBody:
         session_id=body.session_id,
         parent_session_id=body.parent_session_id,
         prompt_cache_key=body.prompt_cache_key,
+        kv_hints=body.kv_hints,
+        nvext=body.nvext,
         metadata=body.metadata,
         cache_report=body.cache_report,
     )

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import json
 from typing import Any
 
-from samovar.text.formats.custom import wrapped
 from samovar.text.formats.hermes import BEGIN, END
 from samovar.text.messages import Message, flatten_content
 
@@ -33,8 +32,8 @@ You may make several calls, each between tags of its own. The results are given 
 def with_tools(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[Message]:
     """`messages` (chat completions' shape, not changed) for a template that neither reads tools nor shows calls.
 
-    Tools are written in the order given; without any, only past calls and results are rendered. Contents of the
-    messages that change become strings. Raises InvalidField for content that is no text, as `flatten_content`.
+    Tools are written in the order given; without any, only past calls (of functions) and results are rendered. Contents
+    of the messages that change become strings. Raises InvalidField for content that is no text, as `flatten_content`.
     """
     out: list[Message] = []
     results: list[str] = []
@@ -68,11 +67,8 @@ def _introduced(messages: list[Message], tools: Iterable[Mapping[str, Any]]) -> 
 
 
 def _call(call: Mapping[str, Any]) -> str:
-    if call.get("type") == "custom":
-        name, arguments = call["custom"]["name"], wrapped(call["custom"].get("input") or "")
-    else:
-        name, arguments = call["function"]["name"], _arguments(call["function"].get("arguments"))
-    return f'{BEGIN}\n{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}\n{END}'
+    name = json.dumps(call["function"]["name"], ensure_ascii=False)
+    return f'{BEGIN}\n{{"name": {name}, "arguments": {_arguments(call["function"].get("arguments"))}}}\n{END}'
 
 
 def _arguments(arguments: Any) -> str:

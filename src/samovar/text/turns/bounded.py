@@ -26,12 +26,14 @@ class Bounded(Generic[V]):
     def num_bytes(self) -> int:
         return self._num_bytes
 
-    def get(self, key: Hashable) -> V | None:
+    def get(self, key: Hashable, *, touch: bool = True) -> V | None:
+        """`touch`: this is a use of it."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
                 return None
-            self._entries.move_to_end(key)
+            if touch:
+                self._entries.move_to_end(key)
             return entry[0]
 
     def put(self, key: Hashable, value: V, num_bytes: int) -> None:

@@ -1,7 +1,7 @@
 """Texts to packed ids and block keys, at the cost of what is new in them.
 
-Ids are those of the full path (`Tokenizer.encode`), except where a model generated the text in this very place: there
-they are the ids that it generated.
+Texts are marked ones (`controls`). Ids are those of the full path (`Tokenizer.encode`, or `MarkedEncoder` where marks
+are), except where a model generated the text in this very place: there they are the ids that it generated.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from samovar.base.keys import KEY_BYTES, TOKEN_BYTES, extend_keys, join_keys, pack_tokens
+from samovar.text.marks import MARK, unmarked
 from samovar.text.tokenizer import Tokenizer
+from samovar.text.turns.controls import Controls
+from samovar.text.turns.marked_encoder import MarkedEncoder
 from samovar.text.turns.memory import Chain, Found, New, Node, PartMemory, last_key
 from samovar.text.turns.splitting import Splitting, splitting_of
 
@@ -42,8 +45,13 @@ class Encoded:
 class TurnEncoder:
     """Owns its memory. Safe to use from several threads."""
 
-    def __init__(self, tokenizer: Tokenizer, memory: PartMemory | None = None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, memory: PartMemory | None = None, controls: Controls | None = None
+    ) -> None:
+        """`controls`: None for the special tokens alone."""
         self._tokenizer = tokenizer
+        self._controls = controls or Controls(tokenizer)
+        self._marked = MarkedEncoder(tokenizer, self._controls.marked_ids)
         self._splitting = splitting_of(tokenizer)
         self.memory = memory or PartMemory()
 
@@ -51,19 +59,21 @@ class TurnEncoder:
     def splitting(self) -> Splitting:
         return self._splitting
 
-    def encode(self, text: str, chain: Chain, too_long: TooLong | None = None) -> Encoded:
-        """A whole text. Raises only what `too_long` does."""
+    def encode(self, text: str, chain: Chain, too_long: TooLong | None = None, *, remember: bool = True) -> Encoded:
+        """A whole text. `remember`: False leaves the memory as it is. Raises only what `too_long` does."""
         parts = self._splitting.split(text)
-        found = self.memory.find(chain, parts[:-1])
-        return self._complete(Place(chain, None, ""), found, parts, too_long)
+        found = self.memory.find(chain, parts[:-1], touch=remember)
+        return self._complete(Place(chain, None, ""), found, parts, too_long, remember)
 
-    def encode_behind(self, place: Place, text: str, too_long: TooLong | None = None) -> Encoded | None:
+    def encode_behind(
+        self, place: Place, text: str, too_long: TooLong | None = None, *, remember: bool = True
+    ) -> Encoded | None:
         """The text that ends at `place`, lengthened by `text`; None when the place was forgotten."""
         parts = self._parts_at(place, text)
-        found = self.memory.find(place.chain, parts[:-1], place.node)
+        found = self.memory.find(place.chain, parts[:-1], place.node, touch=remember)
         if place.node is not None and found.node is None:
             return None
-        return self._complete(place, found, parts, too_long)
+        return self._complete(place, found, parts, too_long, remember)
 
     def place_in(self, encoded: Encoded, back: int) -> Place | None:
         """The place `back` characters before the end of an encoded text, such that whatever follows it, what lies
@@ -77,14 +87,17 @@ class TurnEncoder:
         return Place(encoded.end.chain, node, text[: len(text) - back]) if len(text) >= back else None
 
     def learn(self, place: Place, token_ids: Sequence[int], eos_ids: Iterable[int]) -> str | None:
-        """Remembers what was generated behind a prompt that ends at `place`, and returns its text, special tokens
-        spelled out, without the token that ended it. None when the text, split again, would fall into other parts than
-        the ids do (a model can spell a special token letter by letter): such an output is not remembered."""
+        """Remembers what was generated behind a prompt that ends at `place`, and returns its text, control tokens
+        among it, without the token that ended it. None for an output that is not remembered: one with control tokens
+        that no client gets to see, and one whose text, split again, would fall into other parts than the ids do (a
+        model can spell an added token letter by letter)."""
         ids = list(token_ids)
         if ids and ids[-1] in set(eos_ids):
             ids.pop()
+        if not self._controls.may_return(ids):
+            return None
         runs = _runs(ids, self._splitting.opening)
-        texts = [self._tokenizer.decode(run, skip_special_tokens=False, at_start=False) for run in runs]
+        texts = [self._controls.spelt(run) for run in runs]
         whole = "".join(texts)
         if self._parts_at(place, whole) != [place.text + texts[0], *texts[1:]]:
             return None
@@ -112,7 +125,9 @@ class TurnEncoder:
         # An open part that is not the chain's first begins with a token, before which there is nothing.
         return parts if place.node is None else parts[1:]
 
-    def _complete(self, place: Place, found: Found, parts: Sequence[str], too_long: TooLong | None) -> Encoded:
+    def _complete(
+        self, place: Place, found: Found, parts: Sequence[str], too_long: TooLong | None, remember: bool
+    ) -> Encoded:
         chain, last = place.chain, parts[-1]
         rest = parts[found.depth : -1]
         if too_long is not None:
@@ -121,6 +136,8 @@ class TurnEncoder:
         packed = b"".join([*found.ids, *new, self._encode(last)])
         keys = b"".join(found.keys)
         keys += _next_keys(chain, keys, packed)
+        if not remember:
+            return Encoded(packed, keys, None)
         if new:
             begin = sum(map(len, found.ids))
             node = self.memory.add(chain, found.node, _with_keys(rest, new, begin, keys, chain.block_tokens))
@@ -143,14 +160,16 @@ class TurnEncoder:
         self.memory.add(chain, place.node, news)
 
     def _encode(self, part: str) -> bytes:
-        return pack_tokens(self._tokenizer.encode(part)) if part else b""
+        if not part:
+            return b""
+        return pack_tokens((self._marked if MARK in part else self._tokenizer).encode(part))
 
     def _check(self, found: Found, rest: Sequence[str], too_long: TooLong) -> None:
         tokens = sum(map(len, found.ids)) // TOKEN_BYTES
         known = iter([*found.rest, None])
         for part in rest:
             ids = next(known)
-            tokens += self._tokenizer.at_least(part) if ids is None else len(ids) // TOKEN_BYTES
+            tokens += self._tokenizer.at_least(unmarked(part)) if ids is None else len(ids) // TOKEN_BYTES
         too_long(tokens)
 
 

@@ -7,7 +7,7 @@ messages before it must be the very same.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 import json
@@ -34,6 +34,8 @@ class History:
 
     flat: Sequence[Message]
     """Contents are text, volatile lines are gone."""
+    marked: Sequence[Message]
+    """The same as templates get them: see `controls`."""
     digests: Sequence[bytes]
     """Of the conversation before each message, and of all of it."""
 
@@ -50,25 +52,32 @@ class Histories:
     """Makes histories, and remembers the last of each conversation: what begins with one that was seen is compared with
     it, which takes a tenth of the time. Safe to use from several threads."""
 
-    def __init__(self, volatile: VolatileLines, max_bytes: int = SEEN_BYTES) -> None:
+    def __init__(
+        self, volatile: VolatileLines, mark: Callable[[Message], Message], max_bytes: int = SEEN_BYTES
+    ) -> None:
+        """`mark`: what is done to a message before it is rendered."""
         self._volatile = volatile
+        self._mark = mark
         self._seen: Bounded[_Seen] = Bounded(max_bytes)
 
-    def of(self, messages: Sequence[Message], root: bytes) -> History:
-        """Raises InvalidField for content that is no text."""
+    def of(self, messages: Sequence[Message], root: bytes, *, remember: bool = True) -> History:
+        """`remember`: False leaves the memory as it is. Raises InvalidField for content that is no text."""
         messages = list(messages)
-        seen = self._find(messages, root)
+        seen = self._find(messages, root, touch=remember)
         begin = len(seen.messages) if seen else 0
         new = self._volatile.strip(flatten(messages, begin))
         flat = [*seen.history.flat, *new] if seen else new or flatten(messages)
         digests = [*seen.history.digests] if seen else [beginning(root)]
+        marked = [*seen.history.marked] if seen else []
         num_bytes = seen.num_bytes if seen else 0
-        for message in flat[len(digests) - 1 :]:
+        for message in flat[len(marked) :]:
             digests.append(after(digests[-1], message))
+            marked.append(self._mark(message))
             num_bytes += text_bytes(message["content"]) + MESSAGE_BYTES
+            num_bytes += _held_bytes(marked[-1]) if marked[-1] is not message else 0
         num_bytes += sum(_held_bytes(message) for message in messages[begin:])
-        history = History(flat, digests)
-        if begin < len(messages) and all(_only_texts(message) for message in messages[begin:]):
+        history = History(flat, marked, digests)
+        if remember and begin < len(messages) and all(_only_texts(message) for message in messages[begin:]):
             messages[:begin] = seen.messages if seen else ()  # one copy of them is enough
             self._seen.put(_key(messages, len(messages) - 1, root), _Seen(messages, history, num_bytes), num_bytes)
         return history
@@ -76,11 +85,11 @@ class Histories:
     def check(self) -> None:
         self._seen.check()
 
-    def _find(self, messages: list[Message], root: bytes) -> _Seen | None:
+    def _find(self, messages: list[Message], root: bytes, *, touch: bool) -> _Seen | None:
         """The longest known conversation that these messages are or go on, mostly with an answer."""
         for last in range(len(messages) - 1, -1, -1):
             if last == len(messages) - 1 or messages[last + 1].get("role") == "assistant":
-                seen = self._seen.get(_key(messages, last, root))
+                seen = self._seen.get(_key(messages, last, root), touch=touch)
                 if seen is not None and seen.messages == messages[: last + 1]:
                     return seen
         return None
@@ -119,7 +128,7 @@ def after(before: bytes, message: Message) -> bytes:
     """The digest of a conversation with one more message, of which everything counts."""
     try:
         # Most messages have only texts, as they were sent.
-        sizes = " ".join([f"{key} {len(value)}" for key, value in message.items()])
+        sizes = " ".join([f"{len(key)} {key} {len(value)}" for key, value in message.items()])
         data = "".join([sizes, "\n", *message.values()]).encode("utf-8", "surrogatepass")
     except TypeError:
         data = b"\n" + _written(message)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import threading
 
 from samovar.base.keys import KEY_BYTES
+from samovar.text.turns.bounded import text_bytes
 
 MAX_BYTES = 256 << 20
 """About 200 conversations of 131,072 tokens."""
@@ -47,8 +48,7 @@ class Node:
 
     @property
     def num_bytes(self) -> int:
-        width = 1 if self.text.isascii() else 2
-        return len(self.text) * width + len(self.ids) + len(self.keys) + NODE_BYTES
+        return text_bytes(self.text) + len(self.ids) + len(self.keys) + NODE_BYTES
 
 
 @dataclass(eq=False, slots=True)
@@ -104,8 +104,8 @@ class PartMemory:
     def num_bytes(self) -> int:
         return self._num_bytes
 
-    def find(self, chain: Chain, parts: Sequence[str], start: Node | None = None) -> Found:
-        """`parts` in order, from the chain's beginning or from behind `start`."""
+    def find(self, chain: Chain, parts: Sequence[str], start: Node | None = None, *, touch: bool = True) -> Found:
+        """`parts` in order, from the chain's beginning or from behind `start`. `touch`: this is a use of them."""
         with self._lock:
             trunk = self._trunks.get(chain)
             node = start or (trunk.top if trunk else None)
@@ -121,8 +121,8 @@ class PartMemory:
                 ids.append(node.ids)
                 keys.append(node.keys)
                 depth += 1
-            if node in self._leaves:
-                self._leaves.move_to_end(node)
+            if touch:
+                self._touch(node)
             by_text = trunk.by_text
             rest = [known.ids if (known := by_text.get(part)) else None for part in parts[depth:]]
             return Found(node, depth, ids, keys, rest)

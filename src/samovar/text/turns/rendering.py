@@ -11,9 +11,10 @@ from samovar.base.errors import RequestError
 from samovar.text.formats.tool_prompt import with_tools as spelt_out
 from samovar.text.messages import Message, arrange
 from samovar.text.template import ChatTemplate
-from samovar.text.turns.splicing import Splice, Splicing, splicing_of
+from samovar.text.turns.splicing import Render, Splice, Splicing, splicing_of
 
-_ANY_TOOL = {
+_ANSWER_FIELDS = {"role", "content", "tool_calls", "reasoning_content", "reasoning"}
+ANY_TOOL = {
     "type": "function",
     "function": {"name": "qz", "description": "", "parameters": {"type": "object", "properties": {}}},
 }
@@ -45,12 +46,14 @@ class Rendering:
         self._template = template
         self._traits = template.traits(with_tools=with_tools)
         self._spells_out = not self._traits.reads_tools
-        tools = [_ANY_TOOL] if with_tools else []
+        self._source = template.source(with_tools=with_tools)
+        tools = [ANY_TOOL] if with_tools else []
 
         def render(messages: Sequence[Message], opened: bool) -> str:
             return self._run(messages, tools, Options({}, opened))
 
         self.splicing: Splicing | None = splicing_of(render, end_texts, nonce)
+        self._shows_any_field = _shows_any_field(render, nonce)
         self.appends = (
             template.appends(with_tools=with_tools and not self._spells_out)
             and not self._traits.merged_roles
@@ -66,7 +69,7 @@ class Rendering:
         it comes back. Raises RequestErrors."""
         if self.splicing is not None and answers:
             try:
-                text = self._run(self._with_marks(flat, answers), tools, options)
+                text = self._run(self._with_stand_ins(flat, answers), tools, options)
             except RequestError:
                 text = ""  # it may be the template's word on stand-ins; on the messages themselves it has its own
             spliced = self.splicing.put_back(text, self._in_order(answers))
@@ -91,10 +94,15 @@ class Rendering:
         answers: Mapping[int, str],
     ) -> str | None:
         """What messages from `begin` on, an answer first, add to the text of those before. None when an answer has no
-        clear place in it. Raises RequestErrors."""
+        clear place in it, or the template refuses the words that stand in for one. Raises RequestErrors."""
         new = {at: text for at, text in answers.items() if at >= begin}
-        marked = self._with_marks(flat, new) if new else flat
-        text = self._run([flat[0], *marked[begin:]], tools, options)
+        said = self._with_stand_ins(flat, new) if new else flat
+        try:
+            text = self._run([flat[0], *said[begin:]], tools, options)
+        except RequestError:
+            if not new:
+                raise
+            return None  # it may be about the stand-ins
         if new:
             assert self.splicing is not None
             # Before the head is cut off: what opens an answer may begin with what ends the message before it.
@@ -109,15 +117,27 @@ class Rendering:
         """Whether the answer in message `at` can give way to what the model wrote."""
         if self.splicing is None or (flat[at].get("tool_calls") and not self.splicing.calls):
             return False
+        # What the model wrote has none of the fields that a client adds, such as a name.
+        added = flat[at].keys() - _ANSWER_FIELDS
+        if added and (self._shows_any_field or any(key in self._source for key in added)):
+            return False
         # Where answers follow each other, they may be merged.
         return all(flat[by]["role"] != "assistant" for by in (at - 1, at + 1) if 0 <= by < len(flat))
 
-    def _with_marks(self, flat: Sequence[Message], answers: Mapping[int, str]) -> list[Message]:
+    def refers_alike(self, message: Message, call_ids: Sequence[str | None]) -> bool:
+        """Whether results that answer the calls in `message` also answer these, which the model wrote: a client may
+        have renamed them. `call_ids`: None for a call that the model gave none."""
+        if self.splicing is None or not self.splicing.shows_ids:
+            return True
+        calls = message.get("tool_calls") or ()
+        return all(id is None or call.get("id") == id for id, call in zip(call_ids, calls, strict=True))
+
+    def _with_stand_ins(self, flat: Sequence[Message], answers: Mapping[int, str]) -> list[Message]:
         assert self.splicing is not None
-        marked = list(flat)
+        said = list(flat)
         for at in answers:
-            marked[at] = self.splicing.stand_in(flat[at], self.splicing.mark(at))
-        return marked
+            said[at] = self.splicing.stand_in(flat[at], self.splicing.mark(at))
+        return said
 
     def _in_order(self, answers: Mapping[int, str]) -> list[Splice]:
         assert self.splicing is not None
@@ -133,3 +153,13 @@ class Rendering:
             continue_final_message=options.continue_final_message,
             extra=options.variables,
         )
+
+
+def _shows_any_field(render: Render, nonce: str) -> bool:
+    """Whether the template writes fields of an answer whatever they are called."""
+    answer = {"role": "assistant", "content": "Qzanswer", f"{nonce}field": "Qzfield"}
+    asked = {"role": "user", "content": "Qzquestion"}
+    try:
+        return nonce in render([asked, answer, asked], True)
+    except RequestError:
+        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 import json
@@ -23,25 +23,30 @@ class Offer:
     """The tools that a prompt shows, in canonical order."""
 
     tools: Sequence[Mapping[str, Any]]
+    """As they are rendered."""
     digest: bytes = _NO_TOOLS
 
 
 class Offers:
     """Definitions of tools are long and come again with every turn."""
 
-    def __init__(self, max_bytes: int = TOOLS_BYTES) -> None:
+    def __init__(self, mark: Callable[[Any], Any], max_bytes: int = TOOLS_BYTES) -> None:
+        """`mark`: what is done to tools before they are rendered."""
+        self._mark = mark
         self._known: Bounded[Offer] = Bounded(max_bytes)
 
-    def of(self, tools: Sequence[Mapping[str, Any]]) -> Offer:
+    def of(self, tools: Sequence[Mapping[str, Any]], *, remember: bool = True) -> Offer:
         if not tools:
             return Offer(())
         written = msgspec.json.encode(tools)
         key = sha256(written).digest()[:KEY_BYTES]
-        offer = self._known.get(key)
+        offer = self._known.get(key, touch=remember)
         if offer is None:
             canonical = canonical_tools(tools)
-            offer = Offer(canonical, sha256(msgspec.json.encode(canonical)).digest()[:KEY_BYTES])
-            self._known.put(key, offer, 4 * len(written))
+            digest = sha256(msgspec.json.encode(canonical)).digest()[:KEY_BYTES]
+            offer = Offer(self._mark(canonical), digest)
+            if remember:
+                self._known.put(key, offer, 4 * len(written))
         return offer
 
 

@@ -46,6 +46,8 @@ class Splicing:
     """Every mark begins with it."""
     calls: bool
     """Answers with calls can be put back too."""
+    shows_ids: bool = False
+    """Ids of calls stand in the text."""
 
     def mark(self, number: int) -> str:
         return f"{self.nonce}{number:06x}"
@@ -123,7 +125,12 @@ def splicing_of(render: Render, end_texts: Collection[str], nonce: str) -> Splic
     after_result = _header(render, [*asked, called, result], answer)
     if after_result is None:
         return plain
-    both = replace(plain, headers=tuple(dict.fromkeys((header, after_result))), calls=True)
+    both = replace(
+        plain,
+        headers=tuple(dict.fromkeys((header, after_result))),
+        calls=True,
+        shows_ids=_shows_ids(render, [*asked, called, result]),
+    )
     returned: list[Message] = [{**result, "content": "Qzresult"}]
     return both if _returns(both, render, asked, called, returned) else plain
 
@@ -163,6 +170,18 @@ def _returns(
         return False
     words = own[len(head) : len(own) - len(tail)]
     return splicing.put_back(text, [Splice(mark, words)]) == own
+
+
+def _shows_ids(render: Render, called: Sequence[Message]) -> bool:
+    """`called`: ends with an answer that calls, and the result."""
+    *before, answer, result = called
+    (call,) = answer["tool_calls"]
+    other = "qzcall002"
+    renamed = [*before, {**answer, "tool_calls": [{**call, "id": other}]}, {**result, "tool_call_id": other}]
+    try:
+        return render(called, True) != render(renamed, True)
+    except RequestError:
+        return True
 
 
 def _call(name: str) -> dict[str, Any]:
