@@ -156,5 +156,6 @@ NB_MODULE(_native, module) {
       .def_prop_ro("threads", [](const Context& self) { return self.pool.threads(); });
   bind_ops(module, context);
   bind_mono(module);
+  bind_blocks(module);
   bind_peaks(context);
 }

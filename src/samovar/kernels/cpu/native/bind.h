@@ -47,6 +47,7 @@ using KVArray = nb::ndarray<nb::device::cpu>;
 KVPool kv_pool(const KVArray& keys, const KVArray& values);
 
 void bind_ops(nb::module_& module, nb::class_<Context>& context);
+void bind_blocks(nb::module_& module);
 void bind_mono(nb::module_& module);
 void bind_peaks(nb::class_<Context>& context);
 

@@ -158,6 +158,25 @@ inline void finish(const Partial& whole, const float* values, int head_dim, floa
   for (int i = 0; i < head_dim; i++) out[i] = values[i] / whole.total;
 }
 
+inline void attend(const KVPool& pool, const int64_t* table, int kv_head, const float* q, size_t q_ld, int heads,
+                   int queries, int start, float scale, float* out, size_t out_ld) {
+  std::vector<float> values(pool.head_dim), whole_values(pool.head_dim);
+  for (int i = 0; i < queries; i++) {
+    for (int head = 0; head < heads; head++) {
+      const float* query = q + i * q_ld + static_cast<size_t>(head) * pool.head_dim;
+      Partial whole = {-std::numeric_limits<float>::infinity(), 0};
+      std::fill(whole_values.begin(), whole_values.end(), 0.0f);
+      for (int low = 0; low <= start + i; low += kChunkTokens) {
+        Partial part;
+        attend_one(pool, table, kv_head, low, std::min(low + kChunkTokens, start + i + 1), query, scale, &part,
+                   values.data());
+        merge(&whole, whole_values.data(), part, values.data(), pool.head_dim);
+      }
+      finish(whole, whole_values.data(), pool.head_dim, out + i * out_ld + static_cast<size_t>(head) * pool.head_dim);
+    }
+  }
+}
+
 inline int argmax(const float* x, int n, bool* finite) {
   int best = 0;
   *finite = true;
@@ -170,7 +189,7 @@ inline int argmax(const float* x, int n, bool* finite) {
 
 inline Kernels table() {
   return {"plain", false, prepare, linear, linear_swiglu, dequantize_row, rms_norm, rope,
-          write_kv, attend_chunk, merge,  finish,        argmax,        nullptr,      nullptr};
+          write_kv, attend_chunk, attend, merge,         finish, argmax,         nullptr,  nullptr};
 }
 
 }  // namespace samovar::plain
