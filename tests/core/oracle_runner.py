@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from samovar.base.keys import unpack_tokens
-from samovar.core.plan import Chunk, Load, StepPlan, StepResult, Store, TransferDone
+from samovar.core.plan import Chunk, Compare, Load, StepPlan, StepResult, Store, TransferDone
 
 VOCAB = 50
 
@@ -57,6 +57,7 @@ class OracleRunner:
         self.last_step = -1
         self.accept = accept
         self.moving: deque[Load | Store] = deque()  # begun, not ended
+        self.compared: list[TransferDone] = []
         self._tables: dict[int, list[int]] = {}  # as of the last submitted plan
         self._named: deque[dict[int, list[int]]] = deque()  # per plan in flight: the tables it works on
 
@@ -92,8 +93,9 @@ class OracleRunner:
 
     def land(self, count: int = 1_000_000, bad: tuple[int, ...] = ()) -> list[TransferDone]:
         """End the oldest `count` transfers; blocks at positions `bad` of each fail. Bytes move only now."""
-        done: list[TransferDone] = []
-        while self.moving and len(done) < count:
+        done, self.compared = self.compared, []
+        while self.moving and count > 0:
+            count -= 1
             transfer = self.moving.popleft()
             failed = tuple(i for i in bad if i < len(transfer.keys))
             for i, (key, block) in enumerate(zip(transfer.keys, transfer.blocks, strict=True)):
@@ -116,6 +118,7 @@ class OracleRunner:
         for redirect in plan.redirects:
             self.requests[redirect.request_id].table[redirect.index] = redirect.block
         self.moving += (*plan.stores, *plan.loads)
+        self.compared += [TransferDone(c.transfer_id, self._differing(c)) for c in plan.compares]
         if fail:
             self._poison(plan)
             return StepResult(plan.step, error="told to fail")
@@ -124,6 +127,13 @@ class OracleRunner:
         return StepResult(
             plan.step, tuple(self._chunk(plan.step, chunk, ok) for chunk, ok in zip(plan.chunks, readable, strict=True))
         )
+
+    def _differing(self, compare: Compare) -> tuple[int, ...]:
+        def bytes_of(block: int) -> list[bytes | None]:
+            return [self.kv.get((block, slot)) for slot in range(self.bs)]
+
+        pairs = zip(compare.computed, compare.loaded, strict=True)
+        return tuple(i for i, (a, b) in enumerate(pairs) if bytes_of(a) != bytes_of(b))
 
     def _poison(self, plan: StepPlan) -> None:
         for chunk in plan.chunks:

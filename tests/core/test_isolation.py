@@ -10,11 +10,11 @@ from samovar.base.errors import ConfigError
 from samovar.base.keys import root_key, split_keys
 from samovar.core.config import EngineConfig
 from samovar.core.pace import LONGEST_S, SHORTEST_S, Pace
-from samovar.core.ports import TierMatch
 from samovar.core.replay import Recorder, replay
 from samovar.policy.lru import LRU
 from tests.core.helpers import Bench, make_request
 from tests.core.oracle_runner import expected_output
+from tests.core.tiers import KeepingTier
 
 DEPTHS = pytest.mark.parametrize("depth", [1, 2])
 
@@ -120,7 +120,7 @@ def test_a_session_id_means_something_inside_its_tenant_only() -> None:
 
 def found(bench: Bench, prompt: list[int], **fields: object) -> int:
     request = make_request(0, prompt, **fields)
-    match = bench.engine.match(split_keys(request.keys), len(prompt))
+    match = bench.engine.match(split_keys(request.keys), len(prompt), bench.now)
     assert match.tiers == {"device": match.num_cached_tokens}
     return match.num_cached_tokens
 
@@ -167,7 +167,7 @@ def test_what_a_match_never_covers() -> None:
     bench.drain()
     assert [found(bench, prompt[:n]) for n in (1, 15, 16, 17, 1000, 1008)] == [0, 0, 0, 16, 992, 992]
     assert found(bench, prompt, root=b"x" * 16) == 0
-    assert bench.engine.match([], 0).num_cached_tokens == bench.engine.match([], 1000).num_cached_tokens == 0
+    assert bench.engine.match([], 0, 0.0).num_cached_tokens == bench.engine.match([], 1000, 0.0).num_cached_tokens == 0
     off = Bench(enable_prefix_caching=False)
     off.submit(make_request(1, prompt))
     off.drain()
@@ -177,24 +177,8 @@ def test_what_a_match_never_covers() -> None:
 # -- hits by tier -------------------------------------------------------------------------------------------------
 
 
-class Tier:
-    """Keeps everything it is offered."""
-
-    def __init__(self) -> None:
-        self.contents: dict[bytes, object] = {}
-
-    def lookup(self, keys, now: float) -> TierMatch:
-        held = 0
-        while held < len(keys) and keys[held] in self.contents:
-            held += 1
-        return TierMatch(held, "host", 0.1)
-
-    def offers(self, keys, now: float) -> range:
-        return range(len(keys))
-
-
 def test_hits_by_tier_add_up() -> None:
-    tier = Tier()
+    tier = KeepingTier()
     bench = Bench(num_blocks=16, connector=tier)
     tier.contents = bench.runner.tier
     first, other = [1] * 100, [2] * 240

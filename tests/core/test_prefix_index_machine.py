@@ -14,6 +14,7 @@ from samovar.core.block_pool import BlockPool
 from samovar.core.prefix_index import COMPUTED, NOT_INDEXED, Eviction, PrefixIndex
 from samovar.policy.lru import LRU
 from samovar.policy.retention import Leaf
+from tests.core.tiers import QuietPolicy
 
 REMEMBERED = 12
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=5)
@@ -25,7 +26,7 @@ def chain_keys(tokens: list[int]) -> list[bytes]:
 
 
 @dataclass
-class Fickle:
+class Fickle(QuietPolicy):
     """Values out of thin air, with ties and expirations, that change from one eviction to the next."""
 
     seed: int
@@ -45,6 +46,7 @@ class Node:
     refs: int = 1
     stamp: int = -1
     used_s: float = 0.0
+    superseded: bool = False
 
 
 @dataclass
@@ -76,24 +78,39 @@ class Model:
         for node in (self.nodes[key] for key in keys):
             node.refs -= 1
             if not node.refs:
-                node.stamp, node.used_s, node.stream = self.stamp, now, stream
+                node.stamp, node.used_s, node.stream, node.superseded = self.stamp, now, stream, False
+
+    def supersede(self, keys: list[bytes], stream: str) -> None:
+        self.stamp += 1
+        for node in (self.nodes[key] for key in keys if key in self.nodes):
+            if not node.refs and node.stream == stream:
+                node.stamp, node.superseded = -self.stamp, True
 
     def evict_many(self, count: int, now: float, request: int | None) -> None:
-        for _ in range(count):
-            self.evict(now, request)
+        went: list[bytes] = []
+        while len(went) < count:
+            (key, expired), stamp = self.choose(now)
+            while True:  # with it, what was let go of together
+                self.evicted[key] = Eviction(now, request, expired)
+                del self.nodes[key]
+                went.append(key)
+                key = key[:-1]
+                if len(went) == count or key not in self.leaves() or self.nodes[key].stamp != stamp:
+                    break
         while len(self.evicted) > REMEMBERED:
             del self.evicted[next(iter(self.evicted))]
 
-    def evict(self, now: float, request: int | None) -> None:
+    def choose(self, now: float) -> tuple[tuple[bytes, bool], int]:
         oldest = sorted(self.leaves(), key=lambda k: self.nodes[k].stamp)[: max(1, self.policy.sample)]
         values = {}
         for key in oldest:
             node = self.nodes[key]
-            values[key] = self.policy.value(Leaf(node.block, len(key) - 1, node.used_s, node.stream), now)
+            values[key] = self.policy.value(
+                Leaf(node.block, len(key) - 1, node.used_s, node.stream, node.superseded), now
+            )
         victim = min(oldest, key=lambda k: values[k])  # the first of equals is the least recently used
         expired = self.policy.sample > 1 and values[victim] == float("-inf")
-        self.evicted[victim] = Eviction(now, request, expired)
-        del self.nodes[victim]
+        return (victim, expired), self.nodes[victim].stamp
 
     def forget(self, blocks: list[int]) -> set[bytes]:
         roots = [key for key, node in self.nodes.items() if node.block in blocks]
@@ -127,7 +144,8 @@ class PrefixIndexMachine(RuleBasedStateMachine):
         self.now += 1.0
         before = self.pool.num_free, self.index.num_evicted
         self.model.evict_many(count, self.now, request)
-        self.index.evict(count, self.now, request)
+        went = self.index.evict(count, self.now, request)
+        assert len(went) == count and not any(self.index.get(key) for key in went if key not in self.model.nodes)
         assert (self.pool.num_free, self.index.num_evicted) == (before[0] + count, before[1] + count)
 
     def take(self, count: int) -> list[int] | None:
@@ -153,6 +171,15 @@ class PrefixIndexMachine(RuleBasedStateMachine):
             self.index.insert(key, block, parent, step, stream)
             self.model.insert(key, block, step, stream)
             table.keys.append(key)
+
+    @rule(pick=st.integers(0, 100), keep=st.integers(0, 5), stream=st.sampled_from(["", "t", "tt", "ttt"]))
+    def supersede(self, pick: int, keep: int, stream: str) -> None:
+        leaves = self.model.leaves()
+        if leaves:
+            leaf = sorted(leaves)[pick % len(leaves)]
+            keys = [leaf[: i + 1] for i in range(keep, len(leaf))]
+            self.index.supersede(keys, stream)
+            self.model.supersede(keys, stream)
 
     @rule(tokens=TOKENS, pending=st.booleans(), own=st.integers(0, 2))
     def begin(self, tokens: list[int], pending: bool, own: int) -> None:
@@ -301,3 +328,25 @@ def test_check_sees_a_leaf_that_eviction_would_miss() -> None:
     index._heap.clear()
     with pytest.raises(AssertionError, match="leaf"):
         index.check()
+
+
+def test_what_is_worth_more_stays() -> None:
+    """Three chains of two blocks, let go of at 1, 2 and 3 s: only what LRU values at no more than 2 goes."""
+    pool = BlockPool(8)
+    index = PrefixIndex(pool, LRUCompared())
+    for at, name in enumerate(b"abc"):
+        blocks = pool.take_many(2)
+        keys = [bytes([name]), bytes([name, name])]
+        for i, key in enumerate(keys):
+            index.insert(key, blocks[i], blocks[i - 1] if i else None, COMPUTED, "")
+        index.release(blocks, float(at + 1), "")
+    assert index.evict(6, 9.0, None, worth=2.0) == [b"aa", b"a", b"bb", b"b"]
+    assert index.evict(2, 9.0, None, worth=2.0) == []
+    index.check()
+    assert index.evict(2, 9.0, None) == [b"cc", b"c"]
+    index.check()
+
+
+class LRUCompared(QuietPolicy):
+    def value(self, leaf: Leaf, now: float) -> float:
+        return leaf.last_used_s

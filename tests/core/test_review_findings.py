@@ -11,11 +11,12 @@ import pytest
 from samovar.base import errors
 from samovar.base.keys import KEY_BYTES
 from samovar.core.plan import TransferDone
-from samovar.core.ports import TierMatch
-from samovar.core.sessions import SessionMemory
+from samovar.core.ports import TierMatch, TierShare
+from samovar.core.streams import Streams
 from tests.core.helpers import Bench, make_request
 from tests.core.oracle_runner import expected_output, extend_hash
 from tests.core.test_tenant_queues import Load
+from tests.core.tiers import EmptyTier
 
 DEPTHS = pytest.mark.parametrize("depth", [1, 2])
 
@@ -88,16 +89,6 @@ def test_the_turn_of_a_tenant_that_vanishes_passes_to_the_one_after_it() -> None
 # -- what is stored ------------------------------------------------------------------------------------------------
 
 
-class EverythingTier:
-    """Takes every block it is offered and has nothing."""
-
-    def lookup(self, keys, now: float) -> TierMatch:
-        return TierMatch(0)
-
-    def offers(self, keys, now: float) -> list[int]:
-        return list(range(len(keys)))
-
-
 def tier_is_right(bench: Bench, prompts: list[list[int]]) -> bool:
     """Whether each stored block holds what a request with one of these token lists computes under its key."""
     right: dict[bytes, list[bytes]] = {}
@@ -115,7 +106,7 @@ def tier_is_right(bench: Bench, prompts: list[list[int]]) -> bool:
 def test_a_block_that_is_still_pending_is_not_stored() -> None:
     """A decode fills a block whose equal another request is computing in the plan behind. The table is redirected to
     that pending block and offered to the tier at once; then the plan behind fails."""
-    bench = Bench(connector=EverythingTier(), depth=2)
+    bench = Bench(connector=EmptyTier(), depth=2)
     start = prompt(1, 30)
     history = start + expected_output(start, 8)
     bench.submit(make_request(1, start, 20))
@@ -138,14 +129,14 @@ def test_a_block_that_is_still_pending_is_not_stored() -> None:
 # -- transfers -----------------------------------------------------------------------------------------------------
 
 
-class OneTier(EverythingTier):
+class OneTier(EmptyTier):
     """Says that it holds `num_blocks` of whatever is asked for."""
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
 
     def lookup(self, keys, now: float) -> TierMatch:
-        return TierMatch(min(self.num_blocks, len(keys)), "test", 0.1)
+        return TierMatch((TierShare("test", min(self.num_blocks, len(keys)), 0.1),))
 
 
 def test_a_report_of_positions_that_were_not_asked_for_harms_nobody() -> None:
@@ -156,11 +147,11 @@ def test_a_report_of_positions_that_were_not_asked_for_harms_nobody() -> None:
     bench.engine.check()
 
 
-class SlowTier(EverythingTier):
+class SlowTier(EmptyTier):
     """Needs time to look."""
 
     def lookup(self, keys, now: float) -> TierMatch:
-        return TierMatch(0, asked=True, seconds=100.0)
+        return TierMatch(asked=True, deadline_s=100.0)
 
 
 def test_who_waits_for_a_tier_does_not_count_as_waiting_for_room() -> None:
@@ -204,10 +195,10 @@ def test_blocks_lost_with_a_failed_step_are_not_counted_as_cached() -> None:
 
 
 def test_sessions_with_short_turns_are_forgotten_too() -> None:
-    memory = SessionMemory(max_bytes=1 << 10)
+    streams = Streams(max_bytes=1 << 14)
     for i in range(10_000):
-        memory.remember(f"tenant\0{i}", [])
-    assert len(memory._turns) < 1000
+        streams.ended(streams.join("tenant", str(i), "", []).stream, [], 0, float(i))
+    assert len(streams) < 100
 
 
 # -- preemption ----------------------------------------------------------------------------------------------------
@@ -246,7 +237,7 @@ def test_a_cut_lies_at_or_after_the_hit() -> None:
 def test_blocks_computed_for_a_request_that_left_meanwhile_are_offered_too() -> None:
     """They stay findable on the device, so nobody computes them again and a tier never gets them: what is stored after
     them can never be reached, since a tier is asked for consecutive blocks."""
-    bench = Bench(connector=EverythingTier(), depth=2, max_num_batched_tokens=64)
+    bench = Bench(connector=EmptyTier(), depth=2, max_num_batched_tokens=64)
     shared = prompt(1, 200)
     bench.submit(make_request(1, shared, 2))
     bench.plan()

@@ -13,45 +13,47 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from samovar.core.events import FinishReason
-from samovar.core.ports import TierMatch
+from samovar.core.ports import Reserved, TierMatch
 from samovar.core.replay import Recorder, replay
+from samovar.policy.hints import HINT_KINDS, Hint
 from samovar.policy.lru import LRU
 from samovar.policy.retention import Leaf
 from tests.core.helpers import Bench, make_request
 from tests.core.oracle_runner import expected_output
+from tests.core.tiers import KeepingTier, QuietPolicy
 
 BS = 4
 EXAMPLES = int(os.environ.get("SAMOVAR_TEST_EXAMPLES", "150"))
 
 
-class Scramble:
-    """A policy with nothing in common with recency."""
+class Scramble(QuietPolicy):
+    """Nothing in common with recency."""
 
     name = "scramble"
-    sample = 16
 
     def value(self, leaf: Leaf, now: float) -> float:
         return (leaf.block * 7919 + int(now)) % 13 - (float("inf") if leaf.block % 5 == 0 else 0)
 
 
-class Tier:
-    """Offers what the runner's tier holds; sometimes has to be asked twice; sometimes never answers."""
+class Tier(KeepingTier):
+    """Offers what the runner's tier holds; sometimes has to be asked twice; sometimes never answers; gives less than it
+    promised at times."""
 
     def __init__(self) -> None:
-        self.contents: dict[bytes, list[bytes]] = {}
+        super().__init__()
         self.calls = 0
         self.offered: set[bytes] = set()
 
     def lookup(self, keys, now: float) -> TierMatch:
         self.calls += 1
         if self.calls % 5 == 0:
-            return TierMatch(0, asked=True, seconds=3.0)
-        held = 0
-        while held < len(keys) and keys[held] in self.contents:
-            held += 1
-        return TierMatch(held, "test", 0.1)
+            return TierMatch(asked=True, deadline_s=3.0)
+        return super().lookup(keys, now)
 
-    def offers(self, keys, now: float) -> list[int]:
+    def load(self, transfer_id, keys, now: float) -> Reserved:
+        return super().load(transfer_id, keys[: len(keys) - (self.calls % 7 == 0) - (self.calls % 11 == 0)], now)
+
+    def offers(self, keys) -> list[int]:
         wanted = [i for i, key in enumerate(keys) if key not in self.offered and key[0] % 3]
         self.offered.update(keys[i] for i in wanted)
         return wanted
@@ -69,14 +71,15 @@ class EngineMachine(RuleBasedStateMachine):
         policy=st.sampled_from([LRU(), Scramble()]),
         tier=st.booleans(),
         caching=st.sampled_from([True, True, True, False]),
+        verify=st.sampled_from([0, 0, 1, 3]),
     )
-    def start(self, depth, num_blocks, budget, seqs, threshold, interval, mixed, policy, tier, caching) -> None:
+    def start(self, depth, num_blocks, budget, seqs, threshold, interval, mixed, policy, tier, caching, verify) -> None:
         connector = Tier() if tier else None
         bench = Bench(
             num_blocks=num_blocks, block_tokens=BS, depth=depth, max_num_batched_tokens=budget, max_num_seqs=seqs,
             long_prefill_token_threshold=threshold if threshold < budget and seqs > 1 else 0,
             prefill_schedule_interval=interval if seqs > 1 else 1,
-            max_num_mixed_prefill_tokens=mixed, enable_prefix_caching=caching, max_step_failures=3,
+            max_num_mixed_prefill_tokens=mixed, enable_prefix_caching=caching, max_step_failures=3, kv_verify=verify,
         )  # fmt: skip
         self.log: list = []
         self.policy = policy
@@ -97,8 +100,9 @@ class EngineMachine(RuleBasedStateMachine):
         for _ in range(copies):
             id = len(self.prompts)
             count = min(out, self.bench.config.max_model_len - len(prompt))
+            hints = (Hint(HINT_KINDS[length % 7], 5.0 * out, out),) if length % 3 == 0 else ()
             request = make_request(id, prompt, out, block_tokens=BS, tenant=tenant, priority=priority,
-                                   session_id=str(head))  # fmt: skip
+                                   session_id=str(head) if out % 4 else "", hints=hints)  # fmt: skip
             assert self.bench.submit(request).error is None
             self.prompts[id] = (prompt, count)
 
@@ -112,6 +116,19 @@ class EngineMachine(RuleBasedStateMachine):
         new = len(self.prompts)
         self.prompts[new] = (prompt, min(6, self.bench.config.max_model_len - len(prompt)))
         assert self.bench.submit(make_request(new, prompt, 6, block_tokens=BS)).error is None
+
+    @rule(session=st.integers(0, 4), kind=st.sampled_from(HINT_KINDS), seconds=st.sampled_from([0.0, 1.0, 40.0]))
+    def hint(self, session: int, kind, seconds: float) -> None:
+        answers = self.bench.engine.hint("a", str(session), (Hint(kind, seconds, 2),), self.bench.now)
+        assert [answer.kind for answer in answers] == [kind]
+
+    @rule(pick=st.integers(0, 100), reason=st.sampled_from(["stop", "tool_calls", "abort"]))
+    def outcome(self, pick: int, reason: str) -> None:
+        self.bench.engine.outcome(pick, reason, ("shell",) if reason == "tool_calls" else (), self.bench.now)
+
+    @rule(seconds=st.sampled_from([1.0, 100.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.bench.now += seconds
 
     @rule()
     def plan(self) -> None:
@@ -163,6 +180,7 @@ class EngineMachine(RuleBasedStateMachine):
             if id not in self.aborted and self.bench.finished[id] is not FinishReason.ERROR:
                 assert self.bench.tokens[id] == expected_output(prompt, count)
         stats = self.bench.engine.stats()
+        assert stats.differing_blocks == 0
         assert stats.num_free_blocks + stats.num_cached_blocks == stats.num_blocks, "a block leaked"
         assert not self.bench.runner.requests or self.bench.engine.plan(self.bench.now) is None
         assert replay(self.bench.engine.header, self.log, self.policy) == len(self.bench.plans)

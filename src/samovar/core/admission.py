@@ -1,22 +1,27 @@
-"""Whether a waiting request can start: what the cache has of it, and whether the rest fits."""
+"""Whether a waiting request can start: what the cache and the tiers have of it, and whether the rest fits."""
 
 from __future__ import annotations
 
-from samovar.base.ids import TransferId
 from samovar.core.board import Board, Transfer
 from samovar.core.draft import Draft
+from samovar.core.gate import blocks_to_load
 from samovar.core.pace import Pace
 from samovar.core.plan import Load
-from samovar.core.ports import Connector
+from samovar.core.ports import TierShare
 from samovar.core.state import RequestState, Status
+from samovar.core.streams import explain
+from samovar.policy.retention import TurnStart
+
+LEAST_LOAD_DEADLINE_S = 10.0
+LATE_FACTOR = 5.0
+"""A load that takes this many times its estimate is late: the request computes what it waited for."""
 
 
 class Admission:
-    __slots__ = ("_board", "_connector", "pace")
+    __slots__ = ("_board", "pace")
 
-    def __init__(self, board: Board, connector: Connector | None) -> None:
+    def __init__(self, board: Board) -> None:
         self._board = board
-        self._connector = connector
         self.pace = Pace()
 
     def find(self, draft: Draft, state: RequestState) -> int | None:
@@ -34,26 +39,33 @@ class Admission:
             return None
         return found
 
-    def offered(self, draft: Draft, state: RequestState, found: int, now: float) -> int | None:
-        """Blocks a tier could load after the `found` ones; None to wait for its answer."""
-        limit = state.hit_limit(self._board.config.block_tokens)
-        if self._connector is None or state.load_failed or found >= limit:
-            return 0
-        match = self._connector.lookup(tuple(state.keys[found:limit]), now)
+    def offered(self, draft: Draft, state: RequestState, found: int, now: float) -> tuple[TierShare, ...] | None:
+        """What to load from the tiers after the first `found` blocks; None to wait for their answer."""
+        board = self._board
+        limit = state.hit_limit(board.config.block_tokens)
+        if board.connector is None or state.load_failed or found >= limit:
+            return ()
+        match = board.connector.lookup(tuple(state.keys[found:limit]), now)
         if not match.asked:
             state.lookup_deadline_s = None
-            state.tier = match.tier
-            return min(match.num_blocks, limit - found)
+            return match.shares
         if state.lookup_deadline_s is None:
-            state.lookup_deadline_s = now + match.seconds
+            state.lookup_deadline_s = now + match.deadline_s
         if now < state.lookup_deadline_s:
             state.held_step = draft.step
             return None
         state.load_failed = True
-        return 0
+        return ()
 
-    def admit(self, draft: Draft, state: RequestState, found: int, offered: int, now: float) -> bool:
-        """Give the request its cached blocks, and those to load into; False if the whole of it would not fit."""
+    def worthwhile(self, shares: tuple[TierShare, ...]) -> int:
+        """How many blocks of an offer to load rather than compute."""
+        board = self._board
+        return blocks_to_load(shares, board.config.block_tokens, board.prefill_rate.tokens_per_s)
+
+    def admit(
+        self, draft: Draft, state: RequestState, found: int, shares: tuple[TierShare, ...], offered: int, now: float
+    ) -> bool:
+        """Give the request its cached blocks, and `offered` ones to load into; False if it would not fit as a whole."""
         board, kv = self._board, self._board.kv
         need = kv.blocks_for(state.total) - found
         # Room for one more block per decoding request, or the admission would be undone by the next step's growth.
@@ -68,24 +80,44 @@ class Admission:
             self.pace.admitted(now)
         if not state.hits_checked:
             state.hits_checked = True
-            limit = state.hit_limit(board.config.block_tokens)
-            state.miss = board.sessions.explain(state.stream, state.keys, found + offered, limit, kv.index)
+            board.counters.declined_load_blocks += sum(share.num_blocks for share in shares) - offered
+            self._first_look(state, found, found + offered, now)
         if state.incarnation and not state.first_token_seen:  # what was found before may be gone
             state.num_cached = min(state.num_cached, found * board.config.block_tokens)
         self.adopt(state, found)
         draft.reserved_blocks += need
-        if offered:
-            self._load(draft, state, offered, now)
-        else:
+        if not (offered and self._load(draft, state, shares, offered, now)):
             board.start_prefill(state)
         return True
+
+    def _first_look(self, state: RequestState, found: int, hit: int, now: float) -> None:
+        """What a new request means for its conversation, and why no more of it was found."""
+        board, index = self._board, self._board.kv.index
+        limit = state.hit_limit(board.config.block_tokens)
+        reference = b""
+        if state.caches:
+            request = state.request
+            joined = board.streams.join(request.tenant, request.session_id, request.parent_session_id, state.keys)
+            state.stream, reference = joined.stream, joined.reference
+            name = joined.stream.name
+            if joined.cut_at is not None:
+                orphans = joined.stream.keys()[joined.cut_at :]
+                index.supersede(orphans, name)
+                if board.connector is not None:
+                    board.connector.turn_ended(name, orphans, keep=False, now=now)
+            state.ceiling = board.ceiling.match(state.keys, limit) * board.config.block_tokens
+            board.policy.turn_started(TurnStart(name, joined.stream.parent, limit, hit), now)
+        state.miss = explain(reference, state.keys, hit, limit, index)
 
     def adopt(self, state: RequestState, found: int) -> None:
         """Extend the table to the first `found` blocks of the chain, all of which are there."""
         have = len(state.blocks)
         if found <= have:
             return
-        self._board.kv.adopt(state, self._board.kv.chain(state.keys, have, found))
+        board = self._board
+        board.kv.adopt(state, board.kv.chain(state.keys, have, found))
+        if board.unproven:
+            board.unproven.difference_update(state.keys[have:found])
         self.count_cached(state, found - have)
 
     def count_cached(self, state: RequestState, num_blocks: int) -> None:
@@ -93,18 +125,23 @@ class Admission:
         if not state.first_token_seen and not state.incarnation:
             state.num_cached += num_blocks * self._board.config.block_tokens
 
-    def _load(self, draft: Draft, state: RequestState, offered: int, now: float) -> None:
+    def _load(self, draft: Draft, state: RequestState, shares: tuple[TierShare, ...], offered: int, now: float) -> bool:
+        """False when the tiers have nothing any more."""
         board = self._board
+        assert board.connector is not None
         first = len(state.blocks)
         keys = tuple(state.keys[first : first + offered])
-        blocks = board.kv.take(offered, now, state.id)
+        transfer = Transfer(True, state.holding, keys, state, state.incarnation, first, state.stream_name, shares)
+        place = board.connector.load(board.next_transfer_id, keys, now)
+        if not place.slots:
+            return False
+        keys = transfer.keys = keys[: len(place.slots)]
+        blocks = board.kv.take(len(keys), now, state.id)
         state.blocks.extend(blocks)
-        draft.reserved_blocks -= offered
-        transfer_id = TransferId(board.next_transfer)
-        board.next_transfer += 1
-        state.holding.num_transfers += 1
-        board.transfers[transfer_id] = Transfer(True, state.holding, keys, state, state.incarnation, first)
-        board.loading_keys.update(keys)
-        draft.loads.append(Load(transfer_id, 0, keys, tuple(blocks)))
+        draft.reserved_blocks -= len(blocks)
+        transfer.deadline_s = now + max(LEAST_LOAD_DEADLINE_S, LATE_FACTOR * sum(share.seconds for share in shares))
+        transfer_id = board.new_transfer(transfer)
+        draft.loads.append(Load(transfer_id, 0, keys, tuple(blocks), place.slots, place.generations, place.from_disk))
         board.leave(state)
         board.enter(state, Status.LOADING)
+        return True

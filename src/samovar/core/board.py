@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 
 from samovar.base.ids import BlockId, BlockKey, RequestId, TransferId
+from samovar.core.ceiling import Ceiling
 from samovar.core.config import EngineConfig
+from samovar.core.gate import PrefillRate
 from samovar.core.kv_manager import KVManager
 from samovar.core.plan import Chunk, Redirect, Store
-from samovar.core.sessions import SessionMemory
+from samovar.core.ports import Connector, TierShare
 from samovar.core.state import Holding, RequestState, Status
+from samovar.core.streams import Streams
 from samovar.core.tenant_queues import TenantQueues
 from samovar.policy.retention import RetentionPolicy
 
@@ -26,6 +29,9 @@ class InFlight:
     incarnations: list[int]
     pending: list[tuple[RequestState, int, BlockId]]
     """Blocks it made findable before they are computed, with the request (and its incarnation) that computes them."""
+    planned_s: float = 0.0
+    num_prefill_tokens: int = 0
+    num_decodes: int = 0
 
 
 @dataclass(slots=True)
@@ -39,6 +45,28 @@ class Transfer:
     incarnation: int = 0
     first: int = 0
     """A load's first position in the block table."""
+    stream: str = ""
+    """For whom."""
+    shares: tuple[TierShare, ...] = ()
+    """Where a load comes from; they may cover more than its keys."""
+    deadline_s: float = 0.0
+    """When a load's request stops waiting for it."""
+    given_up: bool = False
+    """Nobody waits for it any more."""
+    compares: bool = False
+    """Neither: blocks of the device are compared (`core.verify`)."""
+
+
+@dataclass(slots=True)
+class Suspect:
+    """Loaded blocks that wait for the same ones to be computed (`core.verify`)."""
+
+    state: RequestState
+    incarnation: int
+    first: int
+    """Position of the first of them in the block table."""
+    keys: tuple[BlockKey, ...]
+    holding: Holding
 
 
 @dataclass(slots=True)
@@ -62,6 +90,15 @@ class Counters:
     loaded_blocks: int = 0
     stored_blocks: int = 0
     failed_load_blocks: int = 0
+    failed_load_reasons: Counter[str] = field(default_factory=Counter)
+    wasted_load_blocks: int = 0
+    declined_load_blocks: int = 0
+    prefetched_blocks: int = 0
+    ceiling_tokens: int = 0
+    saved_s: float = 0.0
+    verified_blocks: int = 0
+    differing_blocks: int = 0
+    hints: Counter[str] = field(default_factory=Counter)
     misses: Counter[str] = field(default_factory=Counter)
     missed_tokens: Counter[str] = field(default_factory=Counter)
 
@@ -71,14 +108,17 @@ class Board:
     `queues` (waiting or prefilling), `loading` and `decoding`."""
 
     __slots__ = (
-        "config", "counters", "decoding", "inflight", "kv", "loading", "loading_keys", "next_seq", "next_step",
-        "next_transfer", "num_prefilling", "queues", "redirects", "released", "requests", "sessions", "stores",
-        "transfers",
+        "ceiling", "config", "connector", "counters", "decoding", "inflight", "kv", "last_applied_s", "loading",
+        "loading_keys", "next_seq", "next_step", "next_transfer", "num_loads", "num_prefetches", "num_prefilling",
+        "policy", "prefetches", "prefill_rate", "queues", "recent", "redirects", "released", "requests", "stores",
+        "streams", "suspects", "transfers", "unproven",
     )  # fmt: skip
 
-    def __init__(self, config: EngineConfig, policy: RetentionPolicy) -> None:
+    def __init__(self, config: EngineConfig, policy: RetentionPolicy, connector: Connector | None = None) -> None:
         self.config = config
-        self.kv = KVManager(config.num_blocks, config.block_tokens, policy)
+        self.policy = policy
+        self.connector = connector
+        self.kv = KVManager(config.num_blocks, config.block_tokens, policy, self._restore_s, self._evicted)
         self.requests: dict[RequestId, RequestState] = {}
         self.queues = TenantQueues(quantum=config.max_num_batched_tokens)
         self.decoding: dict[RequestId, RequestState] = {}
@@ -87,7 +127,19 @@ class Board:
         self.inflight: deque[InFlight] = deque()
         self.transfers: dict[TransferId, Transfer] = {}
         self.loading_keys: Counter[BlockKey] = Counter()
-        self.sessions = SessionMemory()
+        self.streams = Streams()
+        self.recent: OrderedDict[RequestId, str] = OrderedDict()
+        """Streams of requests that ended lately, for what is told of them later."""
+        self.ceiling = Ceiling()
+        self.prefill_rate = PrefillRate()
+        self.last_applied_s = 0.0
+        self.prefetches: list[tuple[float, int, str]] = []
+        """A heap of (when, number, stream): conversations to bring up then."""
+        self.num_prefetches = 0
+        self.num_loads = 0
+        self.suspects: list[Suspect] = []
+        self.unproven: set[BlockKey] = set()
+        """On the device because a tier brought them up, and not used by any request since."""
         self.counters = Counters()
         self.next_seq = 0
         self.next_step = 0
@@ -105,6 +157,12 @@ class Board:
     @property
     def num_waiting(self) -> int:
         return len(self.requests) - self.num_admitted
+
+    def reserved_blocks(self) -> int:
+        """Blocks that admitted prefills and loads still need: nothing is admitted into them, so they can finish."""
+        waiting = [s for s in self.queues if s.status is Status.PREFILLING] if self.num_prefilling else []
+        waiting += self.loading.values()
+        return sum(max(0, self.kv.blocks_for(s.total) - len(s.blocks)) for s in waiting)
 
     def enter(self, state: RequestState, status: Status) -> None:
         """Move a request to where its new status belongs; it must not stand anywhere."""
@@ -135,6 +193,42 @@ class Board:
     def is_current(self, state: RequestState, incarnation: int) -> bool:
         return self.requests.get(state.id) is state and state.incarnation == incarnation
 
+    def _restore_s(self, key: BlockKey, depth: int) -> float:
+        """Seconds to have a block back: computed again, or read from a tier where that is faster."""
+        rate = self.prefill_rate.tokens_per_s
+        compute_s = self.config.block_tokens / rate if rate else 1.0
+        reload_s = self.connector.restore_s(key) if self.connector is not None else None
+        return compute_s if reload_s is None else min(reload_s, compute_s)
+
+    def _evicted(self, keys: list[BlockKey]) -> None:
+        if self.unproven:
+            wasted = self.unproven.intersection(keys)
+            self.counters.wasted_load_blocks += len(wasted)
+            self.unproven -= wasted
+
+    @property
+    def next_transfer_id(self) -> TransferId:
+        """What `new_transfer` will give the next one."""
+        return TransferId(self.next_transfer)
+
+    def new_transfer(self, transfer: Transfer) -> TransferId:
+        transfer_id = self.next_transfer_id
+        self.next_transfer += 1
+        transfer.holding.num_transfers += 1
+        self.transfers[transfer_id] = transfer
+        if transfer.is_load:
+            self.loading_keys.update(transfer.keys)
+        return transfer_id
+
+    def stop_waiting(self, transfer: Transfer) -> None:
+        """Whoever wants a load's blocks need not wait for it any more: it has ended, or takes too long."""
+        if transfer.is_load and not transfer.given_up:
+            transfer.given_up = True
+            self.loading_keys.subtract(transfer.keys)
+            for key in transfer.keys:
+                if not self.loading_keys[key]:
+                    del self.loading_keys[key]
+
     def sweep(self, now: float) -> None:
         self.kv.sweep(now, self.inflight[0].step if self.inflight else None)
 
@@ -157,5 +251,9 @@ class Board:
         assert self.num_admitted <= self.config.max_num_seqs
         self.queues.check()
         self.kv.check(s.blocks for s in self.requests.values())
-        loading = Counter(k for t in self.transfers.values() if t.is_load for k in t.keys)
+        self.streams.check()
+        running = Counter(s.stream.name for s in self.requests.values() if s.stream is not None)
+        assert all(stream.running == running[stream.name] for stream in self.streams.latest())
+        assert all(self.kv.index.get(key) is not None for key in self.unproven)
+        loading = Counter(k for t in self.transfers.values() if t.is_load and not t.given_up for k in t.keys)
         assert loading == self.loading_keys

@@ -36,8 +36,14 @@ class EngineConfig:
     """The same for the requests of one tenant."""
     max_num_queued_tokens_per_tenant: int = 0
     enable_prefix_caching: bool = True
+    kv_verify: int = 0
+    """One load in so many is computed again and compared; 0: none."""
+    block_bytes: int = 0
+    """Of one block on the device, for reports alone; 0 when not known."""
     num_speculative_tokens: int = 0
     """Draft tokens a runner may verify per decode; needs depth 1: the next start is known only with the result."""
+    max_retained_share: float = 0.8
+    """Of all blocks in all tiers, what `retain` hints of one tenant may cover together."""
     max_passed_over: int = 32
     """Admissions of later requests that one without room puts up with before it reserves."""
     max_step_failures: int = 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from samovar.base.ids import BlockId
 from samovar.core.board import Board, InFlight
-from samovar.core.plan import Chunk, Load, Start, StepPlan
+from samovar.core.plan import Chunk, Compare, Load, Move, Start, StepPlan
 from samovar.core.state import RequestState
 
 
@@ -36,6 +36,8 @@ class Draft:
     full: bool = False
     """A request that was passed over too often has reserved whatever room comes up."""
     had_prefill: bool = False
+    moves: tuple[Move, ...] = ()
+    compares: tuple[Compare, ...] = ()
 
     def add_chunk(self, state: RequestState, start: int, num_tokens: int, samples: bool, sampled_in: int) -> None:
         """Write a chunk, with the request's start if the runner does not know it and the blocks it has not seen."""
@@ -49,9 +51,9 @@ class Draft:
         self.chunks.append(Chunk(state.id, start, num_tokens, new, samples, sampled_in))
         self.states.append(state)
 
-    def finish(self, board: Board) -> StepPlan | None:
+    def finish(self, board: Board, now: float) -> StepPlan | None:
         """Close the plan and put it in flight; None when there is nothing to do."""
-        if not (self.chunks or self.loads or board.stores):
+        if not (self.chunks or self.loads or board.stores or self.moves or self.compares):
             return None
         redirects = tuple(
             redirect for state, incarnation, redirect in board.redirects if board.is_current(state, incarnation)
@@ -63,10 +65,16 @@ class Draft:
             redirects=redirects,
             loads=tuple(self.loads),
             stores=tuple(board.stores),
+            moves=self.moves,
+            compares=self.compares,
             released=tuple(board.released),
         )
         board.redirects, board.stores, board.released = [], [], []
         board.next_step += 1
         incarnations = [state.incarnation for state in self.states]
-        board.inflight.append(InFlight(self.step, plan.chunks, self.states, incarnations, self.pending))
+        prefill = sum(grant.num_tokens for grant in self.grants)
+        decodes = len(self.chunks) - len(self.grants)
+        board.inflight.append(
+            InFlight(self.step, plan.chunks, self.states, incarnations, self.pending, now, prefill, decodes)
+        )
         return plan

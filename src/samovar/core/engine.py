@@ -13,27 +13,29 @@ from samovar.base.ids import BlockKey, RequestId
 from samovar.base.keys import TOKEN_BYTES
 from samovar.core import outcome
 from samovar.core.board import Board
+from samovar.core.cache_report import cache_report
 from samovar.core.config import EngineConfig
 from samovar.core.events import ErrorInfo, FinishReason, Output, Verdict
+from samovar.core.hints import hint_session, judge
 from samovar.core.plan import Gate, StepPlan, StepResult, TransferDone
 from samovar.core.ports import Connector, PrefixMatch
 from samovar.core.request import Request
 from samovar.core.scheduler import Scheduler
 from samovar.core.state import RequestState, Status
-from samovar.core.stats import EngineStats
+from samovar.core.stats import CacheReport, EngineStats
 from samovar.core.transfers import transferred
+from samovar.policy.hints import Hint, HintAnswer
 from samovar.policy.retention import RetentionPolicy
 
 
 class Engine:
     """One engine core. `now` is in seconds and never decreases from call to call."""
 
-    __slots__ = ("_board", "_connector", "_scheduler")
+    __slots__ = ("_board", "_scheduler")
 
     def __init__(self, config: EngineConfig, policy: RetentionPolicy, connector: Connector | None = None) -> None:
-        self._board = Board(config, policy)
-        self._connector = connector
-        self._scheduler = Scheduler(self._board, connector)
+        self._board = Board(config, policy, connector)
+        self._scheduler = Scheduler(self._board)
 
     @property
     def config(self) -> EngineConfig:
@@ -47,9 +49,18 @@ class Engine:
 
     @property
     def wake_at(self) -> float | None:
-        """When `plan` may have something to do though nothing happened before: a tier's answer is overdue then."""
-        deadlines = [s.lookup_deadline_s for s in self._board.queues if s.lookup_deadline_s is not None]
-        return min(deadlines, default=None)
+        """When `plan` may have something to do though nothing happened before: a tier's answer or a load is overdue
+        then, a conversation is to be brought up, or the tiers want something moved."""
+        board = self._board
+        if board.connector is None:
+            return None
+        times = [s.lookup_deadline_s for s in board.queues if s.lookup_deadline_s is not None]
+        times += [t.deadline_s for t in board.transfers.values() if t.is_load and not t.given_up]
+        if board.prefetches:
+            times.append(board.prefetches[0][0])
+        if (moves_at := board.connector.wake_at) is not None:
+            times.append(moves_at)
+        return min(times, default=None)
 
     def submit(self, request: Request, now: float) -> Verdict:
         """Accept a request into its tenant's queue, or say why not."""
@@ -60,7 +71,7 @@ class Engine:
             return Verdict(request.id, ErrorInfo.of(error))
         self._board.requests[request.id] = state
         self._board.enter(state, Status.WAITING)
-        return Verdict(request.id)
+        return Verdict(request.id, None, judge(self._board, request.hints))
 
     def _enter(self, request: Request, now: float) -> RequestState:
         board, config = self._board, self._board.config
@@ -133,7 +144,7 @@ class Engine:
         state = self._board.requests.get(request_id)
         if state is None:
             return
-        outcome.end(self._board, state, FinishReason.ABORT, num_tokens)
+        outcome.end(self._board, state, FinishReason.ABORT, now, num_tokens)
         self._board.sweep(now)
 
     def plan(self, now: float, gate: Gate | None = None) -> StepPlan | None:
@@ -144,21 +155,45 @@ class Engine:
         """Take in the result of the oldest plan in flight, which must be `step`."""
         record = self._board.inflight.popleft()
         assert record.step == step == result.step, "results must be applied in the order of their plans"
-        return outcome.apply(self._board, self._connector, record, result, now)
+        outputs = outcome.apply(self._board, record, result, now)
+        self._board.last_applied_s = now
+        return outputs
 
     def transferred(self, done: Sequence[TransferDone], now: float) -> list[Output]:
         """Loads and stores that ended on every rank."""
         transferred(self._board, self._scheduler.admission, done, now)
         return []
 
-    def match(self, keys: Sequence[BlockKey], num_tokens: int) -> PrefixMatch:
-        """How much of a prompt would be found, were it submitted now. Changes nothing. Only the device is asked: a
-        tier's look-up may set something going."""
+    def hint(self, tenant: str, session_id: str, actions: Sequence[Hint], now: float) -> tuple[HintAnswer, ...]:
+        """Hints on a session of a tenant, whose times count from now; one answer per action."""
+        return hint_session(self._board, tenant, session_id, actions, now)
+
+    def outcome(self, request_id: RequestId, reason: str, tools: tuple[str, ...], now: float) -> None:
+        """How a request ended, once its text was read: "tool_calls" and which, "stop", "length", "abort". May come
+        before or after its end; unknown ids are ignored."""
         board = self._board
+        state = board.requests.get(request_id)
+        if state is not None:
+            state.outcome = (reason, tools)
+        elif (stream := board.recent.get(request_id)) is not None:
+            board.policy.outcome(stream, reason, tools, now)
+
+    def cache_report(self, now: float) -> CacheReport:
+        return cache_report(self._board, now)
+
+    def match(self, keys: Sequence[BlockKey], num_tokens: int, now: float) -> PrefixMatch:
+        """How much of a prompt would be found, were it submitted now. Changes nothing."""
+        board = self._board
+        if not board.config.enable_prefix_caching:
+            return PrefixMatch(0, {"device": 0})
         tokens = board.config.block_tokens
         limit = min(max(0, num_tokens - 1) // tokens, len(keys))
-        found = board.kv.index.match(keys, 0, limit) * tokens if board.config.enable_prefix_caching else 0
-        return PrefixMatch(found, {"device": found})
+        found = board.kv.index.match(keys, 0, limit)
+        tiers = {"device": found * tokens}
+        if board.connector is not None and found < limit:
+            for share in board.connector.lookup(tuple(keys[found:limit]), now).shares:
+                tiers[share.tier] = tiers.get(share.tier, 0) + share.num_blocks * tokens
+        return PrefixMatch(sum(tiers.values()), tiers)
 
     def stats(self) -> EngineStats:
         board, counters, kv = self._board, self._board.counters, self._board.kv
@@ -196,6 +231,17 @@ class Engine:
             loaded_blocks=counters.loaded_blocks,
             stored_blocks=counters.stored_blocks,
             failed_load_blocks=counters.failed_load_blocks,
+            failed_load_reasons=dict(counters.failed_load_reasons),
+            wasted_load_blocks=counters.wasted_load_blocks,
+            ceiling_tokens=counters.ceiling_tokens,
+            regretted_tokens=counters.missed_tokens["evicted"] + counters.missed_tokens["expired"],
+            saved_s=counters.saved_s,
+            prefill_tokens_per_s=self._board.prefill_rate.tokens_per_s,
+            declined_load_blocks=counters.declined_load_blocks,
+            prefetched_blocks=counters.prefetched_blocks,
+            verified_blocks=counters.verified_blocks,
+            differing_blocks=counters.differing_blocks,
+            hints=dict(counters.hints),
             misses=dict(counters.misses),
             missed_tokens=dict(counters.missed_tokens),
         )
@@ -203,3 +249,5 @@ class Engine:
     def check(self) -> None:
         """Recompute every invariant from scratch; raises AssertionError. Linear in blocks and requests."""
         self._board.check()
+        if self._board.connector is not None:
+            self._board.connector.check()

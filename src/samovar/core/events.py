@@ -9,6 +9,7 @@ import msgspec
 from samovar.base.errors import SamovarError, error_classes
 from samovar.base.ids import RequestId
 from samovar.core.plan import TokenLogprobs
+from samovar.policy.hints import HintAnswer
 
 
 class FinishReason(enum.Enum):
@@ -42,6 +43,8 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
 
     request_id: RequestId
     error: ErrorInfo | None = None
+    hints: tuple[HintAnswer, ...] = ()
+    """One for each of its hints."""
 
 
 class Miss(msgspec.Struct, frozen=True, array_like=True):

@@ -5,7 +5,7 @@ One KV group today: `tables` of a plan have one entry, and this class owns that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from samovar.base.ids import BlockId, BlockKey, RequestId
 from samovar.core.block_pool import BlockPool
@@ -15,12 +15,21 @@ from samovar.policy.retention import RetentionPolicy
 
 
 class KVManager:
-    __slots__ = ("_fences", "block_tokens", "index", "num_deduplicated", "pool")
+    __slots__ = ("_fences", "_on_evict", "block_tokens", "index", "num_deduplicated", "pool")
 
-    def __init__(self, num_blocks: int, block_tokens: int, policy: RetentionPolicy) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_tokens: int,
+        policy: RetentionPolicy,
+        restore_s: Callable[[BlockKey, int], float],
+        on_evict: Callable[[list[BlockKey]], None],
+    ) -> None:
+        """`restore_s`: of `PrefixIndex`. `on_evict` is told every key that goes for want of room."""
         self.block_tokens = block_tokens
         self.pool = BlockPool(num_blocks)
-        self.index = PrefixIndex(self.pool, policy)
+        self.index = PrefixIndex(self.pool, policy, restore_s)
+        self._on_evict = on_evict
         self._fences: list[tuple[Holding, str]] = []
         """Blocks their request let go of while a plan in flight or a transfer still touches them."""
         self.num_deduplicated = 0
@@ -40,11 +49,11 @@ class KVManager:
     def blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_tokens)
 
-    def take(self, count: int, now: float, for_request: RequestId) -> list[BlockId]:
+    def take(self, count: int, now: float, for_request: RequestId | None) -> list[BlockId]:
         """`count` blocks (at most `available`), held once, evicting what it must."""
         short = count - self.pool.num_free
         if short > 0:
-            self.index.evict(short, now, for_request)
+            self._on_evict(self.index.evict(short, now, for_request))
         return self.pool.take_many(count)
 
     # -- finding ---------------------------------------------------------------------------------------------------
@@ -105,7 +114,7 @@ class KVManager:
         published: list[BlockId] = []
         while at < end and index.get(keys[at]) is None:
             block = blocks[at]
-            index.insert(keys[at], block, blocks[at - 1] if at else None, step, state.stream)
+            index.insert(keys[at], block, blocks[at - 1] if at else None, step, state.stream_name)
             published.append(block)
             at += 1
         state.num_indexed = at
@@ -125,7 +134,7 @@ class KVManager:
             mine = blocks[at]
             theirs = index.get(keys[at])
             if theirs is None:
-                index.insert(keys[at], mine, blocks[at - 1] if at else None, COMPUTED, state.stream)
+                index.insert(keys[at], mine, blocks[at - 1] if at else None, COMPUTED, state.stream_name)
             elif theirs != mine and index.pending[theirs] != COMPUTED:
                 break  # it may yet fail: look again after the next apply
             elif theirs != mine:
@@ -146,10 +155,14 @@ class KVManager:
     def let_go(self, state: RequestState) -> None:
         """The request gives up its table; `sweep` releases the blocks when nothing touches them."""
         if state.holding.blocks or state.holding.num_transfers:
-            self._fences.append((state.holding, state.stream))
+            self._fences.append((state.holding, state.stream_name))
         state.holding = Holding()
         state.num_indexed = state.num_computed = state.num_applied = 0
         state.num_sent_blocks = state.num_offered = 0
+
+    def fence(self, holding: Holding, stream: str) -> None:
+        """Blocks that no request holds but a transfer touches: released when it has ended."""
+        self._fences.append((holding, stream))
 
     def sweep(self, now: float, oldest_in_flight: int | None) -> None:
         """Release every fenced table that no plan from `oldest_in_flight` on names and no transfer touches."""

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from samovar.base.errors import StepFailed
-from samovar.base.ids import BlockId, BlockKey, RequestId, TransferId
+from samovar.base.ids import BlockId, BlockKey, RequestId
 from samovar.core.board import Board, InFlight, Transfer
 from samovar.core.events import ErrorInfo, FinishReason, Miss, Output
+from samovar.core.hints import apply_hints
 from samovar.core.plan import Chunk, Redirect, StepResult, Store, TokenLogprobs
 from samovar.core.ports import Connector
 from samovar.core.preemption import preempt
 from samovar.core.state import RequestState
+from samovar.core.streams import Stream
+from samovar.policy.retention import TurnEnd
+
+MAX_RECENT = 4096
+"""Ended requests of which something may still be told."""
 
 
-def apply(board: Board, connector: Connector | None, record: InFlight, result: StepResult, now: float) -> list[Output]:
+def apply(board: Board, record: InFlight, result: StepResult, now: float) -> list[Output]:
     """`record` is the oldest plan in flight, already taken off the board."""
     error = result.error or _malformed(board, record, result)
     if error is not None:
         return _fail(board, record, error, now)
     board.kv.index.computed([block for _, _, block in record.pending])
-    outputs = _end_unsampled(board, record, result)
+    seconds = now - max(record.planned_s, board.last_applied_s)
+    board.prefill_rate.step(record.num_prefill_tokens, record.num_decodes, seconds)
+    outputs = _end_unsampled(board, record, result, now)
     logprobs = result.logprobs
     requests = board.requests
     for i, (state, chunk) in enumerate(zip(record.states, record.chunks, strict=True)):
@@ -30,10 +38,10 @@ def apply(board: Board, connector: Connector | None, record: InFlight, result: S
             outputs.append(output)
         if (state.num_applied // board.config.block_tokens) > state.num_indexed:
             _publish(board, state)
-        if connector is not None:
-            _offer(board, connector, state, now)
+        if board.connector is not None:
+            _offer(board, board.connector, state, now)
         if output is not None and output.finish is not None:
-            end(board, state, output.finish)
+            end(board, state, output.finish, now)
     board.sweep(now)
     return outputs
 
@@ -101,10 +109,14 @@ def _count_prompt(board: Board, state: RequestState) -> Miss | None:
     missed = state.num_prompt - state.num_cached
     counters.prompt_tokens += state.num_prompt
     counters.cached_tokens += state.num_cached
-    loaded = min(state.num_loaded, state.num_cached)
-    counters.cached_by_tier["device"] += state.num_cached - loaded
-    if loaded:
-        counters.cached_by_tier[state.tier] += loaded
+    left = state.num_cached
+    for tier, num_tokens in state.loaded_by_tier.items():
+        counters.cached_by_tier[tier] += min(num_tokens, left)
+        left -= min(num_tokens, left)
+    counters.cached_by_tier["device"] += left
+    counters.ceiling_tokens += max(state.ceiling, state.num_cached)
+    rate = board.prefill_rate.tokens_per_s
+    counters.saved_s += state.num_cached / rate if rate else 0.0
     counters.shared_tokens += max(0, state.num_cached - state.num_loaded - state.num_known)
     reason = state.miss
     if reason is None:
@@ -142,19 +154,17 @@ def _offer(board: Board, connector: Connector, state: RequestState, now: float) 
 
 def _store(board: Board, connector: Connector, state: RequestState, first: int, end: int, now: float) -> None:
     keys = state.keys[first:end]
-    wanted = connector.offers(tuple(keys), now)
+    parent = state.keys[first - 1] if first else b""
+    wanted, place = connector.store(board.next_transfer_id, tuple(keys), parent, state.stream_name, now)
     if not wanted:
         return
-    chosen: list[BlockKey] = [keys[i] for i in wanted]
-    blocks: list[BlockId] = [state.blocks[first + i] for i in wanted]
-    transfer_id = TransferId(board.next_transfer)
-    board.next_transfer += 1
-    state.holding.num_transfers += 1
-    board.transfers[transfer_id] = Transfer(False, state.holding, tuple(chosen))
-    board.stores.append(Store(transfer_id, 0, tuple(chosen), tuple(blocks)))
+    chosen: tuple[BlockKey, ...] = tuple(keys[i] for i in wanted)
+    blocks: tuple[BlockId, ...] = tuple(state.blocks[first + i] for i in wanted)
+    transfer_id = board.new_transfer(Transfer(False, state.holding, chosen, stream=state.stream_name))
+    board.stores.append(Store(transfer_id, 0, chosen, blocks, place.slots, place.generations))
 
 
-def end(board: Board, state: RequestState, reason: FinishReason, kept_tokens: int | None = None) -> None:
+def end(board: Board, state: RequestState, reason: FinishReason, now: float, kept_tokens: int | None = None) -> None:
     """The request is over; its blocks stay cached, and untouched as long as a plan in flight names them.
 
     `kept_tokens`: how much of the output the client has, when that is not all of it; the session's next turn is
@@ -167,15 +177,33 @@ def end(board: Board, state: RequestState, reason: FinishReason, kept_tokens: in
     num_blocks = state.num_indexed
     if kept_tokens is not None:
         num_blocks = min(num_blocks, (state.num_prompt + max(0, kept_tokens)) // board.config.block_tokens)
-    if num_blocks:  # a turn that was never computed says nothing of where the session stands
-        board.sessions.remember(state.stream, state.keys[:num_blocks])
+    if state.stream is not None:
+        _end_turn(board, state, state.stream, reason, num_blocks, now)
     board.kv.let_go(state)
     board.counters.finished[reason.value] += 1
 
 
-def _end_with_error(board: Board, state: RequestState, error: str) -> Output:
+def _end_turn(
+    board: Board, state: RequestState, stream: Stream, reason: FinishReason, num_blocks: int, now: float
+) -> None:
+    """What the end of a request means for its conversation: policy and tiers are told, and its hints count from now."""
+    keys = state.keys[:num_blocks]
+    board.streams.ended(stream, keys, state.num_prompt // board.config.block_tokens, now)
+    board.ceiling.add(keys)
+    # A stop may be the end of a tool call: who has the text says so in a moment, if it has not done so already.
+    known = state.outcome or ({"length": "length", "error": "error"}.get(reason.value, ""), ())
+    board.policy.turn_ended(TurnEnd(stream.name, num_blocks, *known), now)
+    board.recent[state.id] = stream.name
+    while len(board.recent) > MAX_RECENT:
+        board.recent.popitem(last=False)
+    apply_hints(board, stream, state.request.hints, now)
+    if board.connector is not None and keys:
+        board.connector.turn_ended(stream.name, tuple(keys), keep=not stream.released, now=now)
+
+
+def _end_with_error(board: Board, state: RequestState, error: str, now: float) -> Output:
     info = ErrorInfo.of(StepFailed(f"the step that computed this request failed: {error}"))
-    end(board, state, FinishReason.ERROR)
+    end(board, state, FinishReason.ERROR, now)
     cached = min(state.num_cached, state.num_prompt)
     return Output(state.id, finish=FinishReason.ERROR, error=info, num_cached_tokens=cached)
 
@@ -191,21 +219,21 @@ def _fail(board: Board, record: InFlight, error: str, now: float) -> list[Output
         if (state.id, state.incarnation) in culprits:
             state.failures += 1
         if state.failures >= board.config.max_step_failures:
-            outputs.append(_end_with_error(board, state, error))
+            outputs.append(_end_with_error(board, state, error, now))
         else:
             preempt(board, state)
     board.sweep(now)
     return outputs
 
 
-def _end_unsampled(board: Board, record: InFlight, result: StepResult) -> list[Output]:
+def _end_unsampled(board: Board, record: InFlight, result: StepResult, now: float) -> list[Output]:
     """Requests whose own row gave nothing to sample from end alone. Logits that are no numbers may come from KV that is
     none: what such a request published in this step goes, with what others built on it."""
     culprits = {(record.states[i].id, record.incarnations[i]) for i in result.failed}
     outputs: list[Output] = []
     for state in _forget_built_on(board, record, culprits) if culprits else ():
         if (state.id, state.incarnation) in culprits:
-            outputs.append(_end_with_error(board, state, "its next token could not be sampled"))
+            outputs.append(_end_with_error(board, state, "its next token could not be sampled", now))
         else:
             preempt(board, state)
     return outputs

@@ -10,6 +10,8 @@ and a struct costs a tenth of a frozen dataclass in both places.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from samovar.base.ids import BlockId, BlockKey, RequestId, TransferId
@@ -59,21 +61,59 @@ class Copy(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Bring blocks from a tier into the device. `blocks[i]` receives what `keys[i]` names."""
+    """Bring blocks from a tier into the device. `blocks[i]` receives what `keys[i]` names, which lies in slot
+    `slots[i]` of the host tier; `from_disk` blocks at the end of the list have to be read into their slots first.
+    Nobody else writes a named slot or block until the transfer is reported."""
 
     transfer_id: TransferId
     group: int
     keys: tuple[BlockKey, ...]
     blocks: tuple[BlockId, ...]
+    slots: tuple[int, ...] = ()
+    generations: tuple[int, ...] = ()
+    """What each slot must carry, so that one that was given to another key meanwhile is noticed."""
+    from_disk: int = 0
 
 
 class Store(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Offer computed blocks to a tier. The blocks stay untouched until the transfer is reported."""
+    """Copy computed blocks into slots of the host tier. The blocks stay untouched until the transfer is reported."""
 
     transfer_id: TransferId
     group: int
     keys: tuple[BlockKey, ...]
     blocks: tuple[BlockId, ...]
+    slots: tuple[int, ...] = ()
+    generations: tuple[int, ...] = ()
+
+
+class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Bytes between host tier and disk, or off the disk; no device block takes part. Its id is the connector's own, and
+    negative.
+
+    - "write": slots to disk. `parents[i]` is the key before `keys[i]` in its chain (b"" for a first block) and `stream`
+      whose they are: a restart rebuilds the index from them. Reported once it would survive a crash.
+    - "read": disk to slots.
+    - "delete": the disk forgets the keys. `slots` is ().
+    """
+
+    transfer_id: TransferId
+    op: Literal["write", "read", "delete"]
+    group: int
+    keys: tuple[BlockKey, ...]
+    slots: tuple[int, ...] = ()
+    generations: tuple[int, ...] = ()
+    parents: tuple[BlockKey, ...] = ()
+    stream: str = ""
+
+
+class Compare(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Compare blocks on the device, before the chunks run: `computed[i]` with `loaded[i]`. Reported like a transfer,
+    with the positions that differ as its failed ones."""
+
+    transfer_id: TransferId
+    group: int
+    computed: tuple[BlockId, ...]
+    loaded: tuple[BlockId, ...]
 
 
 class StepPlan(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -87,8 +127,10 @@ class StepPlan(msgspec.Struct, frozen=True, array_like=True, gc=False):
     copies: tuple[Copy, ...] = ()
     loads: tuple[Load, ...] = ()
     stores: tuple[Store, ...] = ()
+    moves: tuple[Move, ...] = ()
     released: tuple[RequestId, ...] = ()
     """Requests that ended or were preempted: the runner forgets them before it looks at anything else in the plan."""
+    compares: tuple[Compare, ...] = ()
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -115,10 +157,14 @@ class StepResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class TransferDone(msgspec.Struct, frozen=True, array_like=True):
-    """A load or store ended on every rank. `failed` are positions in its block list; empty means all arrived."""
+    """A load, store or move ended on every rank. `failed` are positions in its key list; empty means all arrived."""
 
     transfer_id: TransferId
     failed: tuple[int, ...] = ()
+    reason: str = ""
+    """Why the first of them failed: "checksum", "generation", "missing", "io", "late", "cancelled", "full"."""
+    seconds: float = 0.0
+    """How long the bytes took to move, without waiting for their turn."""
 
 
 class Gate(msgspec.Struct, frozen=True, array_like=True):

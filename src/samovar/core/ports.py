@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from samovar.base.ids import BlockKey, RequestId
+from samovar.base.ids import BlockKey, RequestId, TransferId
 from samovar.core.events import Output
-from samovar.core.plan import StepPlan, StepResult, TransferDone
+from samovar.core.plan import Move, StepPlan, StepResult, TransferDone
 from samovar.core.request import Request
-from samovar.core.stats import EngineStats
+from samovar.core.stats import CacheReport, EngineStats, TierReport
+from samovar.policy.hints import Hint, HintAnswer
 
 
 class Ticket(Protocol):
@@ -34,16 +35,27 @@ class Runner(Protocol):
         ...
 
 
-class TierMatch(msgspec.Struct, frozen=True, array_like=True):
-    """What a tier says of the blocks after a device hit."""
+class TierShare(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive blocks of a match that lie in one tier."""
 
+    tier: str
     num_blocks: int
-    """Consecutive blocks it holds, from the first key asked for."""
-    tier: str = ""
-    seconds: float = 0.0
-    """Estimated time until they would be on the device."""
+    seconds: float
+    """Estimated time until they would be on the device, after those before them."""
+
+
+class TierMatch(msgspec.Struct, frozen=True, array_like=True):
+    """What the tiers say of the blocks after a device hit."""
+
+    shares: tuple[TierShare, ...] = ()
+    """In the order of the keys, from the first one asked for, without a gap. () is a miss."""
     asked: bool = False
-    """True: the answer is not known yet and comes later; `seconds` is then the deadline after which it is a miss."""
+    """True: the answer is not known yet and comes later; `deadline_s` from now it is a miss."""
+    deadline_s: float = 0.0
+
+    @property
+    def num_blocks(self) -> int:
+        return sum(share.num_blocks for share in self.shares)
 
 
 class PrefixMatch(msgspec.Struct, frozen=True, array_like=True):
@@ -55,14 +67,89 @@ class PrefixMatch(msgspec.Struct, frozen=True, array_like=True):
     """The same by where they are."""
 
 
+class Reserved(msgspec.Struct, frozen=True, array_like=True):
+    """Slots of the host tier for a transfer, one per block that takes part. Pinned until it is reported."""
+
+    slots: tuple[int, ...] = ()
+    generations: tuple[int, ...] = ()
+    from_disk: int = 0
+    """Of a load: how many of its last blocks have to be read from disk first."""
+
+
 class Connector(Protocol):
-    """The scheduler's half of a tier: pure, answers from memory at once. The worker's half moves bytes."""
+    """The scheduler's half of the tiers below the device: pure, answers from memory at once. The worker's half moves
+    bytes (`Mover`). Keys are always consecutive blocks of one chain; `parent` is the key before the first of them, b""
+    at a chain's start."""
 
-    def lookup(self, keys: Sequence[BlockKey], now: float) -> TierMatch: ...
-
-    def offers(self, keys: Sequence[BlockKey], now: float) -> Sequence[int]:
-        """Which of these computed blocks to store, as positions in `keys`."""
+    def lookup(self, keys: Sequence[BlockKey], now: float) -> TierMatch:
+        """Changes nothing but what a later answer to an "asked" needs."""
         ...
+
+    def load(self, transfer_id: TransferId, keys: Sequence[BlockKey], now: float) -> Reserved:
+        """The core will load these. May be fewer than `keys`, down to none, when slots ran out since the look-up."""
+        ...
+
+    def store(
+        self, transfer_id: TransferId, keys: Sequence[BlockKey], parent: BlockKey, stream: str, now: float
+    ) -> tuple[tuple[int, ...], Reserved]:
+        """These blocks are computed on the device. Answers which of them to store, as positions in `keys`, and where;
+        ((), Reserved()) for none."""
+        ...
+
+    def moves(self, now: float) -> Sequence[Move]:
+        """What the tiers want moved among themselves; each is handed out once, with the next plan."""
+        ...
+
+    def transferred(self, done: TransferDone, now: float) -> None:
+        """A load, store or move ended. Called for every transfer, also when its request is gone."""
+        ...
+
+    def restore_s(self, key: BlockKey) -> float | None:
+        """Estimated seconds to read this one block, None when no tier has it. Asked for every victim considered."""
+        ...
+
+    def wanted(self, keys: Sequence[BlockKey], now: float) -> None:
+        """A chain is expected to be asked for soon: what of it lies on disk may come up to the host tier."""
+        ...
+
+    def turn_ended(self, stream: str, keys: Sequence[BlockKey], *, keep: bool, now: float) -> None:
+        """A turn's full blocks. `keep`: they are to survive a restart; else nobody will want them again. Also told,
+        with `keep` False, of the part of a stream's last turn that its next one cut off."""
+        ...
+
+    def distrust(self, keys: Sequence[BlockKey], now: float) -> None:
+        """What the tiers gave for these differs from what was computed: nobody may get it again."""
+        ...
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `moves` may have something though nothing happened before."""
+        ...
+
+    def report(self) -> tuple[TierReport, ...]: ...
+
+    def blocks_of(self, keys: Sequence[BlockKey]) -> dict[str, int]:
+        """How many leading blocks of a chain each tier has."""
+        ...
+
+    def check(self) -> None:
+        """Recompute every invariant from scratch; raises AssertionError."""
+        ...
+
+
+class Mover(Protocol):
+    """The worker's half of the tiers, one per rank: moves bytes in threads of its own. Every transfer given to `start`
+    is reported by `done` exactly once, within a bounded time, whatever fails."""
+
+    def start(self, plan: StepPlan) -> None:
+        """Begins the plan's loads, stores and moves; returns at once. From the thread that submits plans."""
+        ...
+
+    def done(self) -> Sequence[TransferDone]:
+        """Transfers that ended since the last call."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -81,6 +168,16 @@ class EngineInfo(msgspec.Struct, frozen=True):
     device: str = ""
     settings: dict[str, str] = {}
     """Every resolved option by its flag name, for the log, `/metrics` and result files."""
+
+
+@runtime_checkable
+class Answered(Protocol):
+    """What `Service.submit` returns is this, too, when the request had hints."""
+
+    @property
+    def hints(self) -> tuple[HintAnswer, ...]:
+        """The verdict's: one for each of the request's hints, in order."""
+        ...
 
 
 class Service(Protocol):
@@ -104,6 +201,17 @@ class Service(Protocol):
         """What the cache has of a prompt of `num_tokens` whose full blocks have `keys` (16 bytes each, in one string).
         Changes nothing there: no counter, no order of eviction."""
         ...
+
+    async def hint(self, tenant: str, session_id: str, actions: tuple[Hint, ...]) -> tuple[HintAnswer, ...]:
+        """Hints on a session of a tenant, whose times count from now; one answer per action, in order."""
+        ...
+
+    def outcome(self, request_id: RequestId, reason: str, tools: tuple[str, ...]) -> None:
+        """How an answer ended, once its text was read: "tool_calls" with the tools' names, "stop", "length". For the
+        retention policy alone; unknown ids are ignored."""
+        ...
+
+    async def cache_report(self) -> CacheReport: ...
 
     @property
     def dead(self) -> str | None:

@@ -12,13 +12,14 @@ Invariants:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import NamedTuple
 
 from samovar.base.ids import BlockId, BlockKey, RequestId
 from samovar.core.block_pool import BlockPool
-from samovar.policy.retention import Leaf, RetentionPolicy
+from samovar.policy.retention import EXPIRED, Leaf, RetentionPolicy
 
 COMPUTED = -1
 NOT_INDEXED = -2
@@ -37,14 +38,22 @@ class PrefixIndex:
     """The index of one KV group. Blocks given to `insert` are held by the caller; unused ones stay until evicted."""
 
     __slots__ = (
-        "_blocks", "_children", "_depth", "_heap", "_keys", "_last_used", "_parents", "_policy", "_pool", "_stamp",
-        "_stamps", "_streams", "evicted", "max_evicted", "num_evicted", "num_unused", "pending",
+        "_blocks", "_children", "_depth", "_heap", "_keys", "_last_used", "_parents", "_policy", "_pool", "_restore_s",
+        "_stamp", "_stamps", "_streams", "_superseded", "evicted", "max_evicted", "num_evicted", "num_unused",
+        "pending",
     )  # fmt: skip
 
-    def __init__(self, pool: BlockPool, policy: RetentionPolicy) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        policy: RetentionPolicy,
+        restore_s: Callable[[BlockKey, int], float] = lambda key, depth: 1.0,
+    ) -> None:
+        """`restore_s`: what `Leaf.restore_s` says of a block, from its key and its depth in blocks."""
         n = pool.num_blocks
         self._pool = pool
         self._policy = policy
+        self._restore_s = restore_s
         self._blocks: dict[BlockKey, BlockId] = {}
         self._keys: list[BlockKey | None] = [None] * n
         self._parents: list[int] = [ROOT] * n
@@ -53,6 +62,7 @@ class PrefixIndex:
         self._stamps: list[int] = [0] * n
         self._last_used: list[float] = [0.0] * n
         self._streams: list[str] = [""] * n
+        self._superseded = bytearray(n)
         self.pending: list[int] = [NOT_INDEXED] * n
         """Per block: the step that fills it, COMPUTED, or NOT_INDEXED."""
         self._stamp = 0
@@ -75,6 +85,10 @@ class PrefixIndex:
 
     def key_of(self, block: BlockId) -> BlockKey | None:
         return self._keys[block]
+
+    def stream_of(self, block: BlockId) -> str:
+        """Of the request that made it findable or, once unused, of the last that held it."""
+        return self._streams[block]
 
     def match(self, keys: Sequence[BlockKey], first: int, limit: int) -> int:
         """The largest n <= limit such that keys[first:n] are all present; `first` if keys[first] is not.
@@ -151,7 +165,7 @@ class PrefixIndex:
         indexed and become free if not."""
         self._stamp = stamp = self._stamp + 1
         refs, keys, children = self._pool.refs, self._keys, self._children
-        stamps, last_used, streams = self._stamps, self._last_used, self._streams
+        stamps, last_used, streams, superseded = self._stamps, self._last_used, self._streams, self._superseded
         for block in reversed(blocks):
             count = refs[block] - 1
             refs[block] = count
@@ -165,10 +179,26 @@ class PrefixIndex:
             stamps[block] = stamp
             last_used[block] = now
             streams[block] = stream
+            superseded[block] = 0
             if children[block] == 0:
                 heappush(self._heap, (stamp, block))
         if len(self._heap) > 2 * self.num_unused + 1024:
             self._rebuild_heap()
+
+    def supersede(self, keys: Sequence[BlockKey], stream: str) -> None:
+        """Of these consecutive keys of a chain, those that `stream` used last and nobody uses are not wanted any more:
+        the first to be compared at the next eviction."""
+        self._stamp += 1
+        # Below every stamp of a use, so that a sample of the least recently used has them.
+        stamp = -self._stamp
+        for key in reversed(keys):
+            block = self._blocks.get(key)
+            if block is None or self._pool.refs[block] or self._streams[block] != stream:
+                continue
+            self._superseded[block] = 1
+            self._stamps[block] = stamp
+            if self._children[block] == 0:
+                heappush(self._heap, (stamp, block))
 
     def _rebuild_heap(self) -> None:
         refs, keys, children, stamps = self._pool.refs, self._keys, self._children, self._stamps
@@ -189,37 +219,57 @@ class PrefixIndex:
         return None
 
     def leaf(self, block: BlockId) -> Leaf:
-        return Leaf(block, self._depth[block], self._last_used[block], self._streams[block])
+        key = self._keys[block]
+        assert key is not None
+        depth = self._depth[block]
+        superseded = bool(self._superseded[block])
+        restore_s = self._restore_s(key, depth)
+        return Leaf(block, depth, self._last_used[block], self._streams[block], superseded, restore_s)
 
-    def evict(self, count: int, now: float, for_request: RequestId | None) -> None:
-        """Free `count` unused blocks (at most `num_unused`), leaves first, the policy's lowest value first."""
+    def evict(self, count: int, now: float, for_request: RequestId | None, worth: float = inf) -> list[BlockKey]:
+        """Free `count` unused blocks (at most `num_unused`), leaves first, the policy's lowest value first; fewer when
+        the policy values what is left at more than `worth`. Returns the keys that went, in that order."""
         assert count <= self.num_unused
         window: dict[BlockId, None] = {}  # leaves taken off the heap, least recently used first
         sample = max(1, self._policy.sample)
-        for _ in range(count):
+        gone: list[BlockKey] = []
+        while len(gone) < count:
             while len(window) < sample and (leaf := self._pop_leaf()) is not None:
                 window[leaf] = None
-            if sample == 1:
-                victim = next(iter(window))
-                expired = False
-            else:
-                values = [(self._policy.value(self.leaf(b), now), self._stamps[b], b) for b in window]
-                value, _, victim = min(values)
-                expired = value == float("-inf")
+            victim = next(iter(window))
+            expired = False
+            if sample > 1 or worth < inf:
+                value, _, victim = min((self._policy.value(self.leaf(b), now), self._stamps[b], b) for b in window)
+                if value > worth:
+                    break
+                expired = value == EXPIRED
             del window[victim]
-            key = self._keys[victim]
-            assert key is not None
-            self.evicted[key] = Eviction(now, for_request, expired)
-            parent = self._remove(victim)
-            self.num_unused -= 1
-            self.num_evicted += 1
-            self._pool.give_back(victim)
-            if parent is not None and self._children[parent] == 0 and self._pool.refs[parent] == 0:
-                heappush(self._heap, (self._stamps[parent], parent))
+            self._evict_run(victim, count, Eviction(now, for_request, expired), gone)
         for block in window:
             heappush(self._heap, (self._stamps[block], block))
         while len(self.evicted) > self.max_evicted:
             self.evicted.popitem(last=False)
+        return gone
+
+    def _evict_run(self, block: BlockId, count: int, eviction: Eviction, gone: list[BlockKey]) -> None:
+        """Free a leaf and those before it that were let go of together with it, until `gone` has `count` keys: no
+        policy tells them apart."""
+        stamp = self._stamps[block]
+        while True:
+            key = self._keys[block]
+            assert key is not None
+            self.evicted[key] = eviction
+            gone.append(key)
+            parent = self._remove(block)
+            self.num_unused -= 1
+            self.num_evicted += 1
+            self._pool.give_back(block)
+            if parent is None or self._children[parent] or self._pool.refs[parent]:
+                return
+            if self._stamps[parent] != stamp or len(gone) >= count:
+                heappush(self._heap, (self._stamps[parent], parent))
+                return
+            block = parent
 
     def _remove(self, block: BlockId) -> BlockId | None:
         key = self._keys[block]
@@ -227,6 +277,7 @@ class PrefixIndex:
         del self._blocks[key]
         self._keys[block] = None
         self.pending[block] = NOT_INDEXED
+        self._superseded[block] = 0
         parent = self._parents[block]
         self._parents[block] = ROOT
         if parent == ROOT:

@@ -6,6 +6,7 @@ import msgspec
 
 from samovar.base.ids import RequestId
 from samovar.core.sampling import SamplingParams
+from samovar.policy.hints import Hint
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -28,3 +29,5 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     parent_session_id: str = ""
     use_prefix_cache: bool = True
     """False: neither looks up nor leaves anything findable."""
+    hints: tuple[Hint, ...] = ()
+    """Of its session's future; their times count from the request's end."""

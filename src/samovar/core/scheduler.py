@@ -11,17 +11,20 @@ from samovar.core.board import Board
 from samovar.core.cadence import PrefillCadence
 from samovar.core.draft import Draft, Grant
 from samovar.core.plan import Gate, StepPlan
-from samovar.core.ports import Connector
 from samovar.core.preemption import choose_victim, preempt
+from samovar.core.prefetch import Prefetcher
 from samovar.core.state import RequestState, Status
+from samovar.core.transfers import give_up_late_loads
+from samovar.core.verify import plan_comparisons
 
 
 class Scheduler:
-    __slots__ = ("_admission", "_board", "_cadence")
+    __slots__ = ("_admission", "_board", "_cadence", "_prefetcher")
 
-    def __init__(self, board: Board, connector: Connector | None) -> None:
+    def __init__(self, board: Board) -> None:
         self._board = board
-        self._admission = Admission(board, connector)
+        self._admission = Admission(board)
+        self._prefetcher = Prefetcher(board)
         self._cadence = PrefillCadence(board.config.prefill_schedule_interval)
 
     @property
@@ -32,12 +35,13 @@ class Scheduler:
         board = self._board
         if len(board.inflight) >= board.config.depth:
             return None
+        give_up_late_loads(board, now)
         board.sweep(now)
         draft = Draft(board.next_step, board.config.max_num_batched_tokens, 0)
         self._make_room(now)
         self._plan_decodes(draft, now)
         if len(board.queues):
-            draft.reserved_blocks = self._reserved_blocks()
+            draft.reserved_blocks = self._board.reserved_blocks()
         deferred = self._cadence.defers(gate, any_decode=bool(draft.chunks))
         self._plan_prefills(draft, now, deferred)
         if draft.chunks:
@@ -46,7 +50,11 @@ class Scheduler:
             board.counters.prefill_steps += draft.had_prefill
             drained = deferred or not self._undrained(draft)
             self._cadence.planned(deferred=deferred, had_prefill=draft.had_prefill, drained=drained)
-        return draft.finish(board)
+        if board.connector is not None:
+            self._prefetcher.plan(draft, now)
+            draft.moves = tuple(board.connector.moves(now))
+            draft.compares = plan_comparisons(board)
+        return draft.finish(board, now)
 
     # -- decodes ---------------------------------------------------------------------------------------------------
 
@@ -104,13 +112,6 @@ class Scheduler:
 
     # -- prefills --------------------------------------------------------------------------------------------------
 
-    def _reserved_blocks(self) -> int:
-        """Blocks that admitted prefills and loads still need: nothing is admitted into them, so they can finish."""
-        board, kv = self._board, self._board.kv
-        waiting = [s for s in board.queues if s.status is Status.PREFILLING] if board.num_prefilling else []
-        waiting += board.loading.values()
-        return sum(max(0, kv.blocks_for(s.total) - len(s.blocks)) for s in waiting)
-
     def _plan_prefills(self, draft: Draft, now: float, deferred: bool) -> None:
         board = self._board
         if not len(board.queues) or draft.budget <= 0:
@@ -140,19 +141,20 @@ class Scheduler:
             found = self._admission.find(draft, state)
             if found is None:
                 return 0
-            offered = self._admission.offered(draft, state, found, now)
-            if offered is None:
+            shares = self._admission.offered(draft, state, found, now)
+            if shares is None:
                 return 0
+            offered = self._admission.worthwhile(shares)
             left = state.total - found * tokens
             if deferred and not offered and left > tokens:
                 state.held_step = draft.step
                 return 0
             if not offered and left > most and self._is_scrap(draft, most):
                 return 0
-            if not self._admission.admit(draft, state, found, offered, now):
+            if not self._admission.admit(draft, state, found, shares, offered, now):
                 draft.full = state.passed_over >= board.config.max_passed_over
                 return 0
-            if offered:
+            if state.id in board.loading:
                 return 0  # its prefill starts when the load has ended
         elif state.num_computed % tokens == 0 and state.num_indexed == len(state.blocks):
             found = self._admission.find(draft, state)

@@ -8,6 +8,7 @@ from samovar.base.ids import BlockId, BlockKey, RequestId
 from samovar.base.keys import KEY_BYTES, TOKEN_BYTES, extend_keys, pack_tokens, split_keys
 from samovar.core.events import Miss
 from samovar.core.request import Request
+from samovar.core.streams import Stream
 
 
 class Status(enum.Enum):
@@ -39,6 +40,7 @@ class RequestState:
 
     __slots__ = (
         "caches",
+        "ceiling",
         "data",
         "failures",
         "first_token_seen",
@@ -50,6 +52,7 @@ class RequestState:
         "keys",
         "last_sampled_in",
         "load_failed",
+        "loaded_by_tier",
         "lookup_deadline_s",
         "max_tokens",
         "miss",
@@ -65,6 +68,7 @@ class RequestState:
         "num_prompt",
         "num_sent_blocks",
         "num_tokens",
+        "outcome",
         "passed_over",
         "preempted",
         "request",
@@ -73,7 +77,6 @@ class RequestState:
         "status",
         "stop_tokens",
         "stream",
-        "tier",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +94,10 @@ class RequestState:
         self.num_output = 0
         self.max_tokens = min(request.sampling.max_tokens, max_model_len - self.num_prompt)
         self.stop_tokens = frozenset(request.sampling.stop_token_ids)
-        self.stream = f"{request.tenant}\0{request.session_id}" if request.session_id else ""
+        self.stream: Stream | None = None
+        """Which conversation it continues; from its admission on."""
+        self.outcome: tuple[str, tuple[str, ...]] | None = None
+        """How it ended and the tools it calls, when that is known before its end is."""
         num_keys = self.num_prompt // block_tokens
         if not self.caches:
             self.keys: list[BlockKey] = []
@@ -129,11 +135,17 @@ class RequestState:
         """Prompt tokens that were in the cache when it arrived: what it was found to have beyond them, and beyond
         `num_loaded`, a sibling computed meanwhile."""
         self.num_loaded = 0
-        self.tier = ""
-        """The tier that a load came from."""
+        self.loaded_by_tier: dict[str, int] = {}
+        """`num_loaded` by where it came from."""
+        self.ceiling = 0
+        """Prompt tokens that an infinite cache would have had when it was admitted."""
         self.restore_to = 0
         """After a preemption: positions below this one were computed before."""
         self.miss: Miss | None = None
+
+    @property
+    def stream_name(self) -> str:
+        return self.stream.name if self.stream is not None else ""
 
     @property
     def blocks(self) -> list[BlockId]:

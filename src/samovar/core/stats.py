@@ -5,6 +5,61 @@ from __future__ import annotations
 import msgspec
 
 
+class TierReport(msgspec.Struct, frozen=True):
+    """One tier as of now; counters count from the engine's start."""
+
+    tier: str
+    """"device", "host", "disk"."""
+    num_blocks: int = 0
+    """Capacity."""
+    num_used_blocks: int = 0
+    """With content, or being filled."""
+    block_bytes: int = 0
+    physical_bytes: int = 0
+    """Memory or disk space taken now, all overhead included."""
+    capacity_bytes: int = 0
+    stored_blocks: int = 0
+    loaded_blocks: int = 0
+    evicted_blocks: int = 0
+    failed: dict[str, int] = {}
+    """Blocks that could not be loaded, stored or verified, by reason."""
+    not_yet_durable_blocks: int = 0
+    """Disk: blocks that are to survive a restart and would not do so now."""
+    bytes_per_s: float = 0.0
+    """Measured, of loads from it."""
+
+
+class SessionReport(msgspec.Struct, frozen=True):
+    """A conversation that the engine remembers."""
+
+    session_id: str
+    tenant: str
+    parent_session_id: str = ""
+    stream: str = ""
+    num_tokens: int = 0
+    """Of its last turn's full blocks."""
+    tiers: dict[str, int] = {}
+    """Leading tokens of them in each tier; a token may be in several."""
+    running: bool = False
+    idle_s: float = 0.0
+    return_in_s: float | None = None
+    kept_for_s: float | None = None
+    """How much longer a client or a TTL asked to keep it."""
+    why: str = ""
+    """What the retention policy makes of it, in a few words."""
+
+
+class CacheReport(msgspec.Struct, frozen=True):
+    """What `/v1/cache` and the live page show."""
+
+    policy: str
+    block_tokens: int
+    tiers: tuple[TierReport, ...]
+    sessions: tuple[SessionReport, ...]
+    """The latest ones first, at most 200 of a tenant."""
+    num_sessions: int
+
+
 class EngineStats(msgspec.Struct, frozen=True):
     """Gauges are as of now, counters count from the engine's start and only grow."""
 
@@ -52,6 +107,27 @@ class EngineStats(msgspec.Struct, frozen=True):
     loaded_blocks: int = 0
     stored_blocks: int = 0
     failed_load_blocks: int = 0
+    failed_load_reasons: dict[str, int] = {}
+    """Blocks by why their load failed."""
+    wasted_load_blocks: int = 0
+    """Loaded into the device and evicted, or given up, before any request used them."""
+    ceiling_tokens: int = 0
+    """What an infinite cache would have found of `prompt_tokens`."""
+    regretted_tokens: int = 0
+    """Prompt tokens computed because an eviction had taken them."""
+    saved_s: float = 0.0
+    """Time that computing the cached tokens would have taken, at the measured prefill rate, less what loading took."""
+    prefill_tokens_per_s: float = 0.0
+    """Measured; 0.0 until there was a prefill."""
+    declined_load_blocks: int = 0
+    """Found in a tier and computed all the same, which was estimated to be faster."""
+    prefetched_blocks: int = 0
+    verified_blocks: int = 0
+    """Computed again after they had been loaded, and compared."""
+    differing_blocks: int = 0
+    """Of those, the ones that were not equal: some tier gave wrong bytes that nothing else noticed."""
+    hints: dict[str, int] = {}
+    """Hints by "kind:status"."""
     misses: dict[str, int] = {}
     """Requests by miss reason."""
     missed_tokens: dict[str, int] = {}

@@ -1,13 +1,21 @@
 """Which cached block goes first when room is needed.
 
-A policy is one object, the same in engine, pool and simulator. It only orders victims: it never refuses an
-allocation, so retention is a bias and cannot wedge the cache.
+A policy is one object, the same in engine, tiers, pool and simulator. It only orders victims: it never refuses an
+allocation, so retention is a bias and cannot wedge the cache. It has no clock: `now` is in seconds and never decreases.
+
+A *stream* is one conversation: a main agent's or a sub-agent's, never a whole session tree. Return times belong to
+streams; kept per session they are far worse than LRU.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
+
+from samovar.policy.hints import Hint, HintAnswer
+
+EXPIRED = float("-inf")
+"""The value of a leaf whose time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +28,55 @@ class Leaf:
     last_used_s: float
     """When the last request that held it let go."""
     stream: str
-    """Tenant and session of that request, "" when it named no session."""
+    """The stream of that request; "" when nothing is known of it."""
+    superseded: bool = False
+    """A newer turn of its stream has other tokens in its place."""
+    restore_s: float = 1.0
+    """Estimated seconds to have it back once it is gone: read from a lower tier, or computed again. Of use only in
+    comparison with other leaves of the same index."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStart:
+    """A request of a stream was admitted."""
+
+    stream: str
+    parent: str = ""
+    """The stream that spawned it, "" for a main agent or when not known."""
+    num_blocks: int = 0
+    """Blocks of its prompt that a hit may cover."""
+    num_hit_blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """It ended. `reason` and `tools` may be known only a moment later (they need the text): then `outcome` follows."""
+
+    stream: str
+    num_blocks: int = 0
+    """Its full blocks, prompt and output."""
+    reason: str = ""
+    """"tool_calls", "stop", "length", "abort", "error"; "" when not known (yet)."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools it calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a policy expects of a stream, for whoever looks."""
+
+    return_in_s: float | None = None
+    """Median time until its next turn, None when nothing is expected."""
+    until_s: float | None = None
+    """The `now` up to which a client or a TTL asked to keep it."""
+    why: str = ""
+    """In a few words: "tool call, usually back in 9 s", "waits for 3 sub-agents", "closed"."""
 
 
 class RetentionPolicy(Protocol):
-    """Orders leaves. Values are compared at the time of an eviction, since they may change without an event."""
+    """Orders leaves. Values are compared at the time of an eviction, since they may change without an event. The value
+    of a leaf may depend on its stream, its times, `superseded` and `restore_s`; of blocks of one chain that were let go
+    together, only the last is asked about and the others follow."""
 
     @property
     def name(self) -> str: ...
@@ -35,6 +87,20 @@ class RetentionPolicy(Protocol):
         ...
 
     def value(self, leaf: Leaf, now: float) -> float:
-        """The leaf with the lowest value goes; equal values go least recently used first. Minus infinity says that
+        """The leaf with the lowest value goes; equal values go least recently used first. `EXPIRED` says that
         the leaf's time is over, and counts as expired rather than evicted."""
         ...
+
+    def turn_started(self, turn: TurnStart, now: float) -> None: ...
+
+    def turn_ended(self, turn: TurnEnd, now: float) -> None: ...
+
+    def outcome(self, stream: str, reason: str, tools: tuple[str, ...], now: float) -> None:
+        """How the stream's last turn ended, once its text has been read."""
+        ...
+
+    def hinted(self, stream: str, hint: Hint, now: float) -> HintAnswer:
+        """A hint on a stream, whose times count from `now`."""
+        ...
+
+    def outlook(self, stream: str, now: float) -> Outlook: ...

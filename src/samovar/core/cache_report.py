@@ -1,0 +1,89 @@
+"""What the engine remembers of conversations and where their blocks are, for whoever looks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import overload
+
+from samovar.base.ids import BlockKey
+from samovar.base.keys import KEY_BYTES
+from samovar.core.board import Board
+from samovar.core.stats import CacheReport, SessionReport, TierReport
+from samovar.core.streams import Stream
+
+MAX_SESSIONS = 200
+"""Of one tenant: nobody's conversations push out another's."""
+MAX_ALL_SESSIONS = 1000
+
+
+class KeyView(Sequence[BlockKey]):
+    """The keys in one string, cut out when asked for: a look-up needs a few of thousands."""
+
+    __slots__ = ("_joined",)
+
+    def __init__(self, joined: bytes) -> None:
+        self._joined = joined
+
+    def __len__(self) -> int:
+        return len(self._joined) // KEY_BYTES
+
+    @overload
+    def __getitem__(self, at: int) -> BlockKey: ...
+    @overload
+    def __getitem__(self, at: slice) -> KeyView: ...
+    def __getitem__(self, at: int | slice) -> BlockKey | KeyView:
+        if isinstance(at, slice):
+            start, stop, step = at.indices(len(self))
+            assert step == 1
+            return KeyView(self._joined[start * KEY_BYTES : stop * KEY_BYTES])
+        if not -len(self) <= at < len(self):
+            raise IndexError(at)
+        at %= len(self)
+        return self._joined[at * KEY_BYTES : (at + 1) * KEY_BYTES]
+
+
+def cache_report(board: Board, now: float) -> CacheReport:
+    kv = board.kv
+    device = TierReport(
+        "device",
+        num_blocks=kv.pool.num_blocks,
+        num_used_blocks=kv.pool.num_blocks - kv.pool.num_free,
+        block_bytes=board.config.block_bytes,
+        physical_bytes=kv.pool.num_blocks * board.config.block_bytes,
+        capacity_bytes=kv.pool.num_blocks * board.config.block_bytes,
+        evicted_blocks=kv.index.num_evicted,
+    )
+    below = board.connector.report() if board.connector is not None else ()
+    shown: list[SessionReport] = []
+    per_tenant: Counter[str] = Counter()
+    for stream in board.streams.latest():
+        if len(shown) >= MAX_ALL_SESSIONS:
+            break
+        if (stream.num_blocks or stream.running) and per_tenant[stream.tenant] < MAX_SESSIONS:
+            per_tenant[stream.tenant] += 1
+            shown.append(_session(board, stream, now))
+    return CacheReport(board.policy.name, board.config.block_tokens, (device, *below), tuple(shown), len(board.streams))
+
+
+def _session(board: Board, stream: Stream, now: float) -> SessionReport:
+    keys = KeyView(stream.turn)
+    blocks = {"device": board.kv.index.match(keys, 0, len(keys))}
+    if board.connector is not None:
+        blocks |= board.connector.blocks_of(keys)
+    outlook = board.policy.outlook(stream.name, now)
+    parent = board.streams.get(stream.parent)
+    until = [s for s in (outlook.until_s, stream.retained_until_s) if s is not None]
+    return SessionReport(
+        session_id=stream.session_id,
+        tenant=stream.tenant,
+        parent_session_id=parent.session_id if parent is not None else "",
+        stream=stream.name.rpartition("\0")[2],
+        num_tokens=len(keys) * board.config.block_tokens,
+        tiers={tier: count * board.config.block_tokens for tier, count in blocks.items()},
+        running=stream.running > 0,
+        idle_s=0.0 if stream.running else max(0.0, now - stream.ended_s),
+        return_in_s=outlook.return_in_s,
+        kept_for_s=max(0.0, max(until) - now) if until else None,
+        why="released" if stream.released else outlook.why,
+    )

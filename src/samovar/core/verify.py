@@ -1,0 +1,68 @@
+"""`--kv-verify N`: one load in N is computed again and compared with what the tier gave.
+
+The request forgets that its load arrived and computes those positions into blocks of its own; the loaded ones are held
+aside. Once both are there a plan compares them byte for byte. It costs a prefill and proves the whole way: what was
+stored, kept, read and put in place.
+"""
+
+from __future__ import annotations
+
+from samovar.core.board import Board, Suspect, Transfer
+from samovar.core.plan import Compare
+from samovar.core.state import Holding, RequestState
+
+
+def is_due(board: Board, arrived: int) -> bool:
+    """Whether the load of `arrived` blocks that just ended is one to verify, and both copies have room."""
+    if not board.config.kv_verify or not arrived:
+        return False
+    board.num_loads += 1
+    if board.num_loads % board.config.kv_verify:
+        return False
+    return board.kv.available - board.reserved_blocks() - len(board.decoding) >= arrived
+
+
+def set_aside(board: Board, state: RequestState, transfer: Transfer, arrived: int) -> None:
+    """Take the `arrived` blocks of a load out of the request's table; it computes them as if nothing had come."""
+    holding = Holding()
+    holding.blocks = state.blocks[transfer.first : transfer.first + arrived]
+    holding.num_transfers = 1  # nothing moves, but neither may they be reused
+    del state.blocks[transfer.first : transfer.first + arrived]
+    board.kv.fence(holding, "")
+    board.suspects.append(Suspect(state, state.incarnation, transfer.first, transfer.keys[:arrived], holding))
+    state.load_failed = True
+
+
+def plan_comparisons(board: Board) -> tuple[Compare, ...]:
+    """For the next plan: of every suspect whose blocks are computed by now. Whose request went away is let go."""
+    if not board.suspects:
+        return ()
+    waiting: list[Suspect] = []
+    compares: list[Compare] = []
+    for suspect in board.suspects:
+        state, end = suspect.state, suspect.first + len(suspect.keys)
+        if not board.is_current(state, suspect.incarnation):
+            suspect.holding.num_transfers = 0
+        elif state.num_applied < end * board.config.block_tokens:
+            waiting.append(suspect)
+        else:
+            suspect.holding.num_transfers = 0
+            mine = Holding()
+            mine.blocks = state.blocks[suspect.first : end] + suspect.holding.blocks
+            # Both sides stay as they are until the comparison is reported.
+            board.kv.index.hold(mine.blocks)
+            transfer_id = board.new_transfer(Transfer(False, mine, suspect.keys, compares=True))
+            board.kv.fence(mine, state.stream_name)
+            compares.append(
+                Compare(transfer_id, 0, tuple(mine.blocks[: len(suspect.keys)]), tuple(suspect.holding.blocks))
+            )
+    board.suspects = waiting
+    return tuple(compares)
+
+
+def compared(board: Board, transfer: Transfer, differing: list[int], now: float) -> None:
+    board.counters.verified_blocks += len(transfer.keys)
+    if differing:
+        board.counters.differing_blocks += len(differing)
+        if board.connector is not None:
+            board.connector.distrust(transfer.keys[differing[0] :], now)
