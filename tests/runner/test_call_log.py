@@ -11,11 +11,12 @@ from tests.runner.test_process import PROMPT, collect, config, request
 
 from samovar.base.errors import ConfigError
 from samovar.base.ids import RequestId
+from samovar.core.calls import Call, LogHeader
 from samovar.core.config import EngineConfig
-from samovar.core.replay import Call, LogHeader, replay
-from samovar.policy.lru import LRU
+from samovar.core.replay import replay
 from samovar.runner.call_log import CallLog, read_call_log
 from samovar.runner.client import EngineClient
+from samovar.runner.retention import policy_of
 
 pytestmark = pytest.mark.torch
 
@@ -34,7 +35,7 @@ async def test_a_process_records_and_a_fresh_core_agrees(tiny: Tiny, tmp_path: P
         await engine.close()
     header, *calls = read_call_log(path)
     assert isinstance(header, LogHeader) and all(isinstance(call, Call) for call in calls)
-    assert replay(header, calls, LRU()) >= steps > 20  # type: ignore[arg-type]
+    assert replay(header, calls, policy_of(header)) >= steps > 20  # type: ignore[arg-type]
     assert path.stat().st_mode & 0o777 == 0o600
 
 

@@ -21,7 +21,7 @@ from samovar.base.ids import RequestId
 from samovar.base.keys import extend_keys, join_keys, pack_tokens, root_key
 from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
-from samovar.core.events import FinishReason
+from samovar.core.events import FinishReason, Output, Verdict
 from samovar.core.ports import PrefixMatch
 from samovar.core.request import Request
 from samovar.core.sampling import SamplingParams
@@ -29,18 +29,23 @@ from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.checkpoint import open_folder
 from samovar.models.llama import LlamaModel
 from samovar.models.load import load_model, new_cache
+from samovar.policy.hints import Hint
 from samovar.policy.lru import LRU
 from samovar.runner.config import EngineProcessConfig
 from samovar.runner.driver import Driver
 from samovar.runner.link import Link
 from samovar.runner.local import LocalRunner
 from samovar.runner.messages import (
+    CacheReported,
     Check,
     Checked,
     Fatal,
     FinishRequest,
     FromEngine,
+    GetCacheReport,
     GetStats,
+    Hinted,
+    KVHint,
     Launch,
     Matched,
     MatchPrefix,
@@ -49,6 +54,7 @@ from samovar.runner.messages import (
     Stats,
     SubmitRequest,
     ToEngine,
+    TurnOutcome,
     Verdicts,
 )
 from samovar.runner.wake import Wake
@@ -212,6 +218,73 @@ def test_a_deadline_is_slept_for_and_nothing_is_polled(after_s: float | None, co
     assert len(core.looks) <= 4
     if after_s is not None and after_s > 0:
         assert late and late[0] < 0.1
+
+
+def test_hints_outcomes_and_reports_reach_the_core(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[object, ...]] = []
+    monkeypatch.setattr(Engine, "outcome", lambda self, *arguments: told.append(arguments))
+    bench.model.gate.set()
+    bench.send(TurnOutcome(RequestId(7), "tool_calls", ("read", "write")))
+    bench.send(KVHint("", "nobody", (Hint("retain", 5.0), Hint("release"))))
+    hinted = bench.receive()
+    assert isinstance(hinted, Hinted)
+    assert [(answer.kind, answer.status) for answer in hinted.answers] == [
+        ("retain", "ignored"),
+        ("release", "ignored"),
+    ]
+    assert [arguments[:3] for arguments in told] == [(7, "tool_calls", ("read", "write"))]
+    bench.send(GetCacheReport())
+    reported = bench.receive()
+    assert isinstance(reported, CacheReported) and reported.report.policy == "lru"
+    assert [tier.tier for tier in reported.report.tiers] == ["device"]
+
+
+class Flushing:
+    """A core that has nothing to plan; it notes what is finished."""
+
+    wake_at = None
+    has_work = False
+
+    def __init__(self) -> None:
+        self.finished: list[int] = []
+
+    def submit(self, request: Request, now: float) -> Verdict:
+        return Verdict(request.id)
+
+    def finish(self, request_id: int, num_tokens: int, now: float) -> None:
+        self.finished.append(request_id)
+
+    def plan(self, now: float) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("looks", "least_s", "most_s"), [(0, 0.0, 0.2), (3, 0.1, 0.45), (10**9, 0.5, 0.8)])
+def test_a_flush_ends_with_what_it_waits_for_or_in_time(
+    looks: int, least_s: float, most_s: float, tmp_path: Path
+) -> None:
+    """Something is pending for so many looks; every 50 ms a report comes that wakes the loop."""
+    core, wake, link = Flushing(), Wake(), Link(f"ipc://{tmp_path}/s")
+    seen = 0
+
+    def pending() -> bool:
+        nonlocal seen
+        seen += 1
+        threading.Timer(0.05, wake.notify).start()
+        return seen <= looks
+
+    class Nothing:
+        def transfers(self) -> tuple[()]:
+            return ()
+
+    driver = Driver(core, Nothing(), link, wake, VOCAB)  # type: ignore[arg-type]
+    for number in (1, 2, 3):
+        driver._submit(Request(RequestId(number), pack_tokens(PROMPT), SamplingParams(max_tokens=5), root_key(b"x")))
+    driver._send([Output(RequestId(2), finish=FinishReason.STOP)])
+    began = time.monotonic()
+    driver.flush(0.5, pending)
+    assert least_s <= time.monotonic() - began < most_s
+    assert core.finished == [1, 3], "what runs is given up"
+    link.close(0.0)
 
 
 def test_a_frame_that_cannot_be_read_ends_the_loop(bench: Bench) -> None:

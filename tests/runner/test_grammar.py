@@ -21,10 +21,11 @@ import torch
 
 from samovar.base.ids import RequestId
 from samovar.base.keys import pack_tokens, root_key
+from samovar.core.calls import Call
 from samovar.core.config import EngineConfig
 from samovar.core.events import FinishReason
 from samovar.core.plan import StepPlan
-from samovar.core.replay import Call, Recorder, replay
+from samovar.core.replay import Recorder, replay
 from samovar.core.request import Request
 from samovar.core.sampling import SamplingParams
 from samovar.kernels.cpu.native_library import native_library

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from samovar.base.ids import BlockId, RequestId, TransferId
+from samovar.core.plan import Chunk, Load, StepPlan
 from samovar.kernels.cpu.pages import HUGE_PAGE_BYTES, populate, zeroed
 from samovar.models.batch import KVCache
+from samovar.runner.local import _highest_block
 from samovar.runner.prefault import Prefault
 
 pytestmark = pytest.mark.torch
@@ -100,3 +103,12 @@ def test_pools_of_other_kinds_are_left_alone() -> None:
     prefault.idle()
     prefault.close()
     assert prefault.num_populated == 0 and np.all(tensors[0].numpy() == 0)
+
+
+def test_blocks_that_a_plan_loads_into_count_as_in_use() -> None:
+    """Whoever loads writes their pages; what the next step needs lies above them."""
+    load = Load(TransferId(0), 0, (b"k" * 16,) * 3, tuple(map(BlockId, (4, 90, 7))))
+    chunk = Chunk(RequestId(1), 0, 16, ((BlockId(12),),))
+    assert _highest_block(StepPlan(0, (chunk,), loads=(load,))) == 90
+    assert _highest_block(StepPlan(0, (chunk,))) == 12
+    assert _highest_block(StepPlan(0)) == -1

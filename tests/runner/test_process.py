@@ -24,6 +24,7 @@ from samovar.base.keys import extend_keys, join_keys, pack_tokens, root_key
 from samovar.core.events import FinishReason, Output
 from samovar.core.request import Request
 from samovar.core.sampling import SamplingParams
+from samovar.policy.hints import Hint
 from samovar.runner.client import EngineClient
 from samovar.runner.config import EngineProcessConfig
 from samovar.runner.link import Link
@@ -117,6 +118,21 @@ async def test_a_match_says_what_the_next_request_finds(engine: EngineClient) ->
     assert told.num_cached_tokens == told.tiers["device"] == last.num_cached_tokens == 32
     full, _, empty = await asyncio.gather(engine.match(asked.keys, 36), engine.stats(), engine.match(b"", 0))
     assert [full.num_cached_tokens, empty.num_cached_tokens] == [32, 0]
+
+
+async def test_hints_of_a_request_are_answered_with_its_verdict(engine: EngineClient) -> None:
+    asked = request(engine, 160, PROMPT)
+    hinted = msgspec.structs.replace(asked, session_id="s", hints=(Hint("retain", 5.0), Hint("prefetch")))
+    stream = await engine.submit(hinted)
+    assert [(answer.kind, answer.status) for answer in stream.hints] == [("retain", "applied"), ("prefetch", "ignored")]  # type: ignore[attr-defined]
+    await collect(stream)
+    bare = await engine.submit(msgspec.structs.replace(asked, id=RequestId(161)))
+    assert bare.hints == ()  # type: ignore[attr-defined]
+    await collect(bare)
+    (later,) = await engine.hint("", "s", (Hint("release"),))
+    assert later.status == "applied"
+    engine.outcome(RequestId(160), "stop", ())
+    assert any(session.session_id == "s" for session in (await engine.cache_report()).sessions)
 
 
 async def test_finish_ends_the_stream_and_frees_the_engine(engine: EngineClient) -> None:

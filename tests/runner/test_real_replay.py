@@ -14,11 +14,12 @@ from tests.runner.test_process import collect, request
 
 from samovar.base.errors import SamovarError
 from samovar.base.ids import RequestId
-from samovar.core.replay import Call, LogHeader, Plan, replay
-from samovar.policy.lru import LRU
+from samovar.core.calls import Call, LogHeader, Plan
+from samovar.core.replay import replay
 from samovar.runner.call_log import read_call_log
 from samovar.runner.client import EngineClient
 from samovar.runner.config import EngineProcessConfig
+from samovar.runner.retention import policy_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.model, pytest.mark.slow]
 
@@ -58,12 +59,12 @@ async def test_at_least_500_steps(smollm2_gguf: Path, tmp_path: Path, depth: int
         await engine.close()
     header, *calls = read_call_log(path)
     assert isinstance(header, LogHeader)
-    plans = replay(header, (call for call in calls if isinstance(call, Call)), LRU())
+    plans = replay(header, (call for call in calls if isinstance(call, Call)), policy_of(header))
     assert plans >= stats.steps >= MIN_STEPS
     assert stats.preemptions > 0 and stats.requests_finished.get("abort", 0) > 0
 
     # A check that could not fail would prove nothing: another pool gives other plans.
     other = LogHeader(replace(header.config, num_blocks=header.config.num_blocks + 8), header.policy)
     with pytest.raises(SamovarError, match="differs"):
-        replay(other, (call for call in calls if isinstance(call, Call)), LRU())
+        replay(other, (call for call in calls if isinstance(call, Call)), policy_of(header))
     assert sum(isinstance(call, Call) and isinstance(call.call, Plan) for call in calls) >= plans

@@ -15,6 +15,7 @@ from samovar.bench.core import CoreBench, run
 from samovar.bench.result import bench_result, write_result
 from samovar.cli.bench_compute import decode, kernels, prefill
 from samovar.cli.bench_frontend import frontend
+from samovar.cli.bench_kv import kv
 from samovar.cli.replay import replay
 
 app = typer.Typer(help="Measure parts of the system.", no_args_is_help=True)
@@ -30,6 +31,7 @@ app.command()(kernels)
 app.command()(decode)
 app.command()(prefill)
 app.command()(frontend)
+app.command()(kv)
 
 
 @app.command()

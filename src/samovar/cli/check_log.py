@@ -11,9 +11,10 @@ from rich.console import Console
 import typer
 
 from samovar.base.errors import ConfigError
-from samovar.core.replay import Call, LogHeader, replay
-from samovar.policy.lru import LRU
+from samovar.core.calls import Call, LogHeader
+from samovar.core.replay import replay
 from samovar.runner.call_log import read_call_log
+from samovar.runner.retention import policy_of
 
 
 def check_log(path: Annotated[Path, typer.Argument(help="A log written by `serve --record-path`.")]) -> None:
@@ -32,6 +33,6 @@ def check_log(path: Annotated[Path, typer.Argument(help="A log written by `serve
                 counts[type(record.call).__name__] += 1
                 yield record
 
-    plans = replay(header, calls(), LRU())
+    plans = replay(header, calls(), policy_of(header))
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     Console().print(f"{path}: {plans} plans come out again ({kinds or 'no calls'})", markup=False, highlight=False)

@@ -20,6 +20,7 @@ import uvloop
 
 from samovar.base.errors import ConfigError
 from samovar.base.units import parse_bytes
+from samovar.cli import kv_options
 from samovar.cli.surroundings import cache_dir, instruction_set, set_up_log
 from samovar.cli.template_check import volatile_rules, warn_of_break
 from samovar.core.ports import Service
@@ -37,7 +38,7 @@ from samovar.workload.recording import Recorder
 
 log = logging.getLogger("samovar")
 
-MODEL, CACHE, SCHEDULING, AGENTS, HTTP, DEBUGGING = "Model", "KV cache", "Scheduling", "Agents", "Server", "Debugging"
+MODEL, SCHEDULING, AGENTS, HTTP, DEBUGGING = "Model", "Scheduling", "Agents", "Server", "Debugging"
 
 
 def serve(
@@ -99,27 +100,19 @@ def serve(
         int | None, typer.Option(help="Threads of one operator.", show_default="all cores", rich_help_panel=MODEL)
     ] = None,
     # -- KV cache
-    block_size: Annotated[int, typer.Option(help="Tokens per KV block.", rich_help_panel=CACHE)] = 16,
-    kv_cache_memory_bytes: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory for KV: bytes, or with a unit (512MiB, 4GiB).",
-            show_default="4GiB, or half of what is free",
-            rich_help_panel=CACHE,
-        ),
-    ] = None,
-    kv_cache_dtype: Annotated[
-        str, typer.Option(help="auto, bfloat16 or int8. auto: as --dtype.", rich_help_panel=CACHE)
-    ] = "auto",
-    num_gpu_blocks_override: Annotated[
-        int | None, typer.Option(help="Number of KV blocks instead of a size.", rich_help_panel=CACHE)
-    ] = None,
-    enable_prefix_caching: Annotated[
-        bool, typer.Option(help="Reuse the KV of prompts seen before.", rich_help_panel=CACHE)
-    ] = True,
-    retention_policy: Annotated[
-        str, typer.Option(help="Which cached blocks go first: lru.", rich_help_panel=CACHE)
-    ] = "lru",
+    block_size: kv_options.BlockSize = 16,
+    kv_cache_memory_bytes: kv_options.CacheMemoryBytes = None,
+    kv_cache_dtype: kv_options.CacheDtype = "auto",
+    num_gpu_blocks_override: kv_options.NumBlocksOverride = None,
+    enable_prefix_caching: kv_options.EnablePrefixCaching = True,
+    kv_transfer_config: kv_options.TransferConfig = None,
+    kv_offloading_size: kv_options.OffloadingSize = None,
+    kv_disk_path: kv_options.DiskPath = None,
+    kv_disk_size: kv_options.DiskSize = None,
+    kv_disk_write_budget: kv_options.DiskWriteBudget = None,
+    kv_verify: kv_options.Verify = 0,
+    retention_policy: kv_options.RetentionPolicy = "agent",
+    retention_ttl_s: kv_options.RetentionTTL = None,
     # -- scheduling
     max_num_seqs: Annotated[
         int, typer.Option(help="Requests on the device at once.", rich_help_panel=SCHEDULING)
@@ -224,6 +217,9 @@ def serve(
         bool,
         typer.Option(help="One line per request: tokens cached, tokens new, and why.", rich_help_panel=HTTP),
     ] = True,
+    live_page: Annotated[
+        bool, typer.Option(help="Show at / what the cache holds and why, for a browser.", rich_help_panel=HTTP)
+    ] = True,
     record_trace: Annotated[
         Path | None,
         typer.Option(
@@ -289,7 +285,14 @@ def serve(
         max_num_queued_reqs_per_tenant=max_num_queued_reqs_per_tenant,
         max_num_queued_tokens_per_tenant=max_num_queued_tokens_per_tenant,
         enable_prefix_caching=enable_prefix_caching,
+        kv_transfer_config=kv_transfer_config,
+        kv_offloading_size=kv_offloading_size,
+        kv_disk_path=kv_disk_path,
+        kv_disk_size=kv_disk_size,
+        kv_disk_write_budget=kv_disk_write_budget,
+        kv_verify=kv_verify,
         retention_policy=retention_policy,
+        retention_ttl_s=retention_ttl_s,
         num_threads=num_threads,
         record_path=None if record_path is None else str(record_path),
         debug=debug,
@@ -311,6 +314,7 @@ def serve(
         drain_timeout_s=drain_timeout_s,
         access_log=access_log,
         cache_log=cache_log,
+        live_page=live_page,
         volatile_lines=volatile_rules(volatile_lines),
     )
     with listen(server) as listener:  # before anything slow: a taken port is known at once

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 import logging
 from pathlib import Path
 import time
 
+import msgspec
 import torch
 
 from samovar.base.errors import ConfigError
 from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
-from samovar.core.ports import EngineInfo
+from samovar.core.ports import Connector, EngineInfo
 from samovar.core.replay import Recorder
-from samovar.kernels.cpu.native_library import TORCH_OPS, native_library
+from samovar.kernels.cpu.native_library import native_library
+from samovar.kv.settings import TierSettings
 from samovar.models.batch import KVCache
+from samovar.models.checkpoint import Checkpoint
 from samovar.models.locate import locate
-from samovar.policy.lru import LRU
 from samovar.policy.retention import RetentionPolicy
 from samovar.runner.call_log import CallLog
 from samovar.runner.compute import Compute, resolve_compute
-from samovar.runner.config import EngineProcessConfig
+from samovar.runner.config import POLICIES, EngineProcessConfig
 from samovar.runner.engine_model import EngineModel, load_engine_model, mono_rows, with_mono
 from samovar.runner.local import LocalRunner
 from samovar.runner.memory import available_memory_bytes
@@ -35,6 +37,9 @@ from samovar.runner.profile import (
     step_tokens,
 )
 from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_threshold
+from samovar.runner.retention import make_policy
+from samovar.runner.settings import settings_of
+from samovar.runner.tiers import Device, Tiers, check_tiers, make_tiers
 from samovar.text.checkpoint import load_text
 from samovar.text.grammar.compiler import GrammarCompiler
 from samovar.text.grammar.vocabulary import build_vocabulary
@@ -43,27 +48,84 @@ log = logging.getLogger(__name__)
 
 Report = Callable[[str], None]
 
-PRIVATE_SETTINGS = ("cache_dir", "record_path", "model")
-"""Paths of this machine; `model` may be one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """Owned by whoever booted it: the runner's thread and the call log live until `close`."""
+    """Owned by whoever booted it: the threads of runner and tiers, the disk and the call log live until `close`."""
 
     engine: Engine | Recorder
     runner: LocalRunner
     info: EngineInfo
     call_log: CallLog | None = None
+    tiers: Tiers | None = None
 
     def close(self, timeout_s: float) -> None:
         self.runner.close(timeout_s)
+        if self.tiers is not None:
+            self.tiers.close()
         if self.call_log is not None:
             self.call_log.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Budgets:
+    step_tokens: int
+    mixed_tokens: int
+    """Prefill tokens of a step that also decodes; 0: no limit of their own."""
+    rate: float | None
+    """Prefill tokens per second, None when nothing asked for it."""
+
+
 def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None]) -> Booted:
     """Loads, measures, allocates. `report` gets a line per stage; `on_done` goes to the runner. Raises ConfigError."""
+    below = _check(config)
+    checkpoint, compute, loaded = _load(config, report)
+    spec = checkpoint.spec
+    capacity = resolve_capacity(config, spec, compute.kv_dtype, available_memory_bytes())
+    budgets = _budgets(config, compute, loaded, report)
+    threshold, unfit = resolve_threshold(config, budgets.step_tokens)
+    _say((), (*capacity.warnings, *unfit))
+    core = _engine_config(config, capacity, budgets, threshold)
+    folder = Path(config.cache_dir) / "monokernel"
+    max_rows = mono_rows(loaded, checkpoint, compute, config.monokernel, config.block_size, folder)
+    report(f"mono decode: {f'up to {max_rows} rows' if max_rows else 'off'}")
+    cache = _allocate(loaded, capacity, config.block_size)
+    loaded = with_mono(loaded, cache, max_rows)
+    call_log = CallLog(Path(config.record_path)) if config.record_path is not None else None
+    policy = make_policy(config.retention_policy, capacity.num_blocks, config.retention_ttl_s)
+    namespace = kv_namespace(checkpoint.fingerprint(), compute.kv_kind, config.block_size)
+    block_s = config.block_size / budgets.rate if budgets.rate else None
+    device = Device(cache, capacity.num_blocks, namespace, block_s)
+    tiers = _tiers(below, device, policy, capacity, report, on_done)
+    engine = _engine(config, core, policy, tiers.connector if tiers is not None else None, call_log)
+    info = EngineInfo(
+        max_model_len=capacity.max_model_len,
+        block_tokens=config.block_size,
+        num_blocks=capacity.num_blocks,
+        namespace=namespace,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=budgets.step_tokens,
+        vocab_size=spec.vocab_size,
+        dtype=compute.dtype,
+        device=config.device,
+        settings=settings_of(config, core, capacity, compute, tiers) | {"monokernel-max-rows": str(max_rows)},
+    )
+    runner = LocalRunner(
+        loaded.model,
+        cache,
+        best=loaded.best,
+        draw_many=loaded.draw_many,
+        num_threads=config.num_threads,
+        on_done=on_done,
+        mover=tiers.mover if tiers is not None else None,
+        prefault=Prefault(cache),
+        compiler=GrammarCompiler(lambda: build_vocabulary(load_text(checkpoint.path).tokenizer, spec.vocab_size)),
+        debug=config.debug,
+    )
+    return Booted(engine, runner, info, call_log, tiers)
+
+
+def _load(config: EngineProcessConfig, report: Report) -> tuple[Checkpoint, Compute, EngineModel]:
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     report(f"locating {config.model}")
@@ -78,42 +140,35 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
         checkpoint, compute, max(config.max_model_len or spec.max_position_embeddings, LONGEST_PROBE_TOKENS)
     )
     report(f"loaded {spec.num_parameters() / 1e6:.0f}M parameters in {time.monotonic() - began:.1f} s")
-    capacity = resolve_capacity(config, spec, compute.kv_dtype, available_memory_bytes())
-    budget, mixed = _budgets(config, compute, loaded, report)
-    threshold, unfit = resolve_threshold(config, budget)
-    _say((), (*capacity.warnings, *unfit))
-    engine_config = _engine_config(config, capacity, budget, mixed, threshold)
-    folder = Path(config.cache_dir) / "monokernel"
-    max_rows = mono_rows(loaded, checkpoint, compute, config.monokernel, config.block_size, folder)
-    report(f"mono decode: {f'up to {max_rows} rows' if max_rows else 'off'}")
-    cache = _allocate(loaded, capacity, config.block_size)
-    loaded = with_mono(loaded, cache, max_rows)
-    call_log = CallLog(Path(config.record_path)) if config.record_path is not None else None
-    engine = _engine(engine_config, _policy(config), call_log)
-    info = EngineInfo(
-        max_model_len=capacity.max_model_len,
-        block_tokens=config.block_size,
-        num_blocks=capacity.num_blocks,
-        namespace=kv_namespace(checkpoint.fingerprint(), compute.kv_kind, config.block_size),
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=budget,
-        vocab_size=spec.vocab_size,
-        dtype=compute.dtype,
-        device=config.device,
-        settings=_settings(config, engine_config, capacity, compute) | {"monokernel-max-rows": str(max_rows)},
-    )
-    runner = LocalRunner(
-        loaded.model,
-        cache,
-        best=loaded.best,
-        draw_many=loaded.draw_many,
-        num_threads=config.num_threads,
-        on_done=on_done,
-        prefault=Prefault(cache),
-        compiler=GrammarCompiler(lambda: build_vocabulary(load_text(checkpoint.path).tokenizer, spec.vocab_size)),
-        debug=config.debug,
-    )
-    return Booted(engine, runner, info, call_log)
+    return checkpoint, compute, loaded
+
+
+def _check(config: EngineProcessConfig) -> TierSettings | None:
+    """What can be known before the model is loaded, which may take minutes. The tiers that are wanted."""
+    if config.retention_policy not in POLICIES:
+        make_policy(config.retention_policy, 1)
+    below = config.tiers()
+    if below is not None:
+        _say(below.notes, check_tiers(below))
+    return below
+
+
+def _tiers(
+    below: TierSettings | None,
+    device: Device,
+    policy: RetentionPolicy,
+    capacity: Capacity,
+    report: Report,
+    on_done: Callable[[], None],
+) -> Tiers | None:
+    if below is None:
+        return None
+    free = available_memory_bytes()
+    # Of the device's pool nothing is written yet.
+    left = None if free is None else max(0, free - capacity.kv_bytes)
+    tiers = make_tiers(below, device, policy, left, report, on_done)
+    _say((), tiers.sizes.warnings)
+    return tiers
 
 
 def _say(notes: tuple[str, ...], warnings: tuple[str, ...]) -> None:
@@ -123,11 +178,10 @@ def _say(notes: tuple[str, ...], warnings: tuple[str, ...]) -> None:
         log.warning("%s", warning)
 
 
-def _budgets(config: EngineProcessConfig, compute: Compute, loaded: EngineModel, report: Report) -> tuple[int, int]:
-    """Tokens of a step, and prefill tokens of a step that also decodes (0: no limit of their own)."""
+def _budgets(config: EngineProcessConfig, compute: Compute, loaded: EngineModel, report: Report) -> _Budgets:
     most, mixed = config.max_num_batched_tokens, config.max_num_mixed_prefill_tokens
     if most is not None and (mixed is not None or compute.isa is None):
-        return most, mixed or 0
+        return _Budgets(most, mixed or 0, None)
     scratch = loaded.new_cache(probe_blocks(config.block_size), config.block_size)
     rate = measure_prefill_rate(loaded.model, scratch)
     most = most or step_tokens(rate, config.block_size)
@@ -136,18 +190,16 @@ def _budgets(config: EngineProcessConfig, compute: Compute, loaded: EngineModel,
         mixed = 0 if compute.isa is None else step_tokens(rate, config.block_size, MIXED_STEP_TARGET_S)
     mixed_text = f", {mixed} of prefill beside decodes" if mixed else ""
     report(f"prefills {rate:.0f} tokens/s: steps of up to {most} tokens{mixed_text}")
-    return most, mixed
+    return _Budgets(most, mixed, rate)
 
 
-def _engine_config(
-    config: EngineProcessConfig, capacity: Capacity, budget: int, mixed: int, threshold: int
-) -> EngineConfig:
+def _engine_config(config: EngineProcessConfig, capacity: Capacity, budgets: _Budgets, threshold: int) -> EngineConfig:
     return EngineConfig(
         num_blocks=capacity.num_blocks,
         block_tokens=config.block_size,
         max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=budget,
-        max_num_mixed_prefill_tokens=mixed,
+        max_num_batched_tokens=budgets.step_tokens,
+        max_num_mixed_prefill_tokens=budgets.mixed_tokens,
         max_model_len=capacity.max_model_len,
         depth=config.depth,
         long_prefill_token_threshold=threshold,
@@ -157,14 +209,25 @@ def _engine_config(
         max_num_queued_reqs_per_tenant=config.max_num_queued_reqs_per_tenant,
         max_num_queued_tokens_per_tenant=config.max_num_queued_tokens_per_tenant,
         enable_prefix_caching=config.enable_prefix_caching,
+        kv_verify=config.kv_verify,
+        block_bytes=capacity.kv_bytes // capacity.num_blocks,
     )
 
 
-def _engine(config: EngineConfig, policy: RetentionPolicy, call_log: CallLog | None) -> Engine | Recorder:
+def _engine(
+    config: EngineProcessConfig,
+    core: EngineConfig,
+    policy: RetentionPolicy,
+    connector: Connector | None,
+    call_log: CallLog | None,
+) -> Engine | Recorder:
     if call_log is None:
-        return Engine(config, policy)
-    recorder = Recorder(config, policy, sink=call_log.write)
-    call_log.write(recorder.header)
+        return Engine(core, policy, connector)
+    recorder = Recorder(core, policy, connector, sink=call_log.write)
+    # By the name that it can be made from again, which need not be what it calls itself.
+    call_log.write(
+        msgspec.structs.replace(recorder.header, policy=config.retention_policy, retention_ttl_s=config.retention_ttl_s)
+    )
     return recorder
 
 
@@ -176,27 +239,3 @@ def _allocate(loaded: EngineModel, capacity: Capacity, block_size: int) -> KVCac
             f"the KV cache of {capacity.kv_bytes} bytes ({capacity.num_blocks} blocks) cannot be allocated: {error}",
             param="kv_cache_memory_bytes",
         ) from error
-
-
-def _policy(config: EngineProcessConfig) -> RetentionPolicy:
-    return {"lru": LRU}[config.retention_policy]()
-
-
-def _settings(config: EngineProcessConfig, core: EngineConfig, capacity: Capacity, compute: Compute) -> dict[str, str]:
-    """Every option by its flag name, with what "auto" became. Without paths: whoever may read metrics sees these."""
-    names = [field.name for field in fields(config) if field.name not in PRIVATE_SETTINGS]
-    resolved: dict[str, object] = {name: getattr(config, name) for name in names}
-    resolved |= {
-        "dtype": compute.dtype,
-        "quantization": compute.quantization,
-        "kv_cache_dtype": compute.kv_dtype,
-        "isa": compute.isa or TORCH_OPS,
-        "num_gpu_blocks": capacity.num_blocks,
-        "kv_cache_memory_bytes": capacity.kv_bytes,
-        "max_model_len": capacity.max_model_len,
-        "max_num_batched_tokens": core.max_num_batched_tokens,
-        "max_num_mixed_prefill_tokens": core.max_num_mixed_prefill_tokens,
-        "long_prefill_token_threshold": core.long_prefill_token_threshold,
-        "num_threads": compute.threads or torch.get_num_threads(),
-    }
-    return {name.replace("_", "-"): "" if value is None else str(value) for name, value in resolved.items()}

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import msgspec
 
 from samovar.base.errors import ConfigError
-from samovar.core.replay import Call, LogHeader
+from samovar.core.calls import Call, LogHeader
 
 log = logging.getLogger(__name__)
 

@@ -26,16 +26,21 @@ from samovar.base.ids import RequestId
 from samovar.core.events import ErrorInfo, FinishReason, Output, Verdict
 from samovar.core.ports import EngineInfo, PrefixMatch
 from samovar.core.request import Request
-from samovar.core.stats import EngineStats
+from samovar.core.stats import CacheReport, EngineStats
+from samovar.policy.hints import Hint, HintAnswer
 from samovar.runner.child import Child, describe_exit
 from samovar.runner.config import EngineProcessConfig
 from samovar.runner.messages import (
+    CacheReported,
     Check,
     Checked,
     Fatal,
     FinishRequest,
     FromEngine,
+    GetCacheReport,
     GetStats,
+    Hinted,
+    KVHint,
     Launch,
     Matched,
     MatchPrefix,
@@ -46,6 +51,7 @@ from samovar.runner.messages import (
     Stats,
     SubmitRequest,
     ToEngine,
+    TurnOutcome,
     Verdicts,
 )
 from samovar.runner.stream import OutputStream
@@ -115,18 +121,25 @@ class EngineClient:
         self._open: dict[RequestId, _Open] = {}
         self._stats: deque[asyncio.Future[EngineStats]] = deque()
         self._matches: deque[asyncio.Future[PrefixMatch]] = deque()
+        self._hints: deque[asyncio.Future[tuple[HintAnswer, ...]]] = deque()
+        self._reports: deque[asyncio.Future[CacheReport]] = deque()
         self._checks: deque[asyncio.Future[str | None]] = deque()
         self._closing: asyncio.Task[None] | None = None
         self._reader = loop.create_task(self._read())
         self._watcher = loop.create_task(self._watch())
 
     @classmethod
-    async def start(cls, config: EngineProcessConfig, on_progress: Callable[[str], None] | None = None) -> EngineClient:
+    async def start(
+        cls,
+        config: EngineProcessConfig,
+        on_progress: Callable[[str], None] | None = None,
+        module: str = PROCESS_MODULE,
+    ) -> EngineClient:
         """Returns once the engine can take requests. What the child refused to start with is raised here as the same
-        class; a child that ends without a word raises EngineDead."""
+        class; a child that ends without a word raises EngineDead. `module`: what the child runs."""
         wire = _Wire.bind()
         try:
-            child = Child(PROCESS_MODULE, msgspec.json.encode(Launch(wire.address, config)))
+            child = Child(module, msgspec.json.encode(Launch(wire.address, config)))
         except OSError as error:
             wire.close()
             raise EngineDead(f"the engine process could not be started: {error}") from error
@@ -186,6 +199,16 @@ class EngineClient:
 
     async def match(self, keys: bytes, num_tokens: int) -> PrefixMatch:
         return await self._ask(MatchPrefix(keys, num_tokens), self._matches)
+
+    async def hint(self, tenant: str, session_id: str, actions: tuple[Hint, ...]) -> tuple[HintAnswer, ...]:
+        return await self._ask(KVHint(tenant, session_id, actions), self._hints)
+
+    def outcome(self, request_id: RequestId, reason: str, tools: tuple[str, ...]) -> None:
+        if not self._died.done():
+            self._send(TurnOutcome(request_id, reason, tools))
+
+    async def cache_report(self) -> CacheReport:
+        return await self._ask(GetCacheReport(), self._reports)
 
     async def check(self) -> None:
         """Recomputes the core's invariants over there; raises SamovarError with the one that does not hold."""
@@ -267,6 +290,10 @@ class EngineClient:
                 _settle(self._stats.popleft(), stats)
             case Matched(match=found):
                 _settle(self._matches.popleft(), found)
+            case Hinted(answers=answers):
+                _settle(self._hints.popleft(), answers)
+            case CacheReported(report=report):
+                _settle(self._reports.popleft(), report)
             case Checked(violation=violation):
                 _settle(self._checks.popleft(), violation)
             case Ready(info=info):
@@ -292,6 +319,9 @@ class EngineClient:
             return
         if verdict.error is not None:
             del self._open[verdict.request_id]
+        stream = opened.stream()
+        if stream is not None:
+            stream.hints = verdict.hints
         _settle(opened.verdict, verdict.error)
 
     async def _watch(self) -> None:
@@ -314,7 +344,9 @@ class EngineClient:
         for request_id, opened in list(self._open.items()):
             _settle(opened.verdict, info)
             self._deliver(Output(request_id, finish=FinishReason.ERROR, error=info))
-        questions: list[asyncio.Future[Any]] = [*self._stats, *self._matches, *self._checks]
+        questions: list[asyncio.Future[Any]] = [
+            *self._stats, *self._matches, *self._hints, *self._reports, *self._checks,
+        ]  # fmt: skip
         for waiting in questions:
             if not waiting.done():
                 waiting.set_exception(info.exception())

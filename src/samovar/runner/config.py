@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+import math
 
 from samovar.base.errors import ConfigError
 from samovar.core.config import refuse_wide_shares, refuse_without_effect
+from samovar.kv.settings import TierSettings, tiers_of
+from samovar.policy.choose import policy_names
 from samovar.spec.dtype import DTYPES, QUANTIZATIONS
 
 DTYPE_CHOICES = ("auto", *DTYPES)
 KV_DTYPE_CHOICES = ("auto", "bfloat16", "int8")
 DEVICES = ("cpu",)
 MONOKERNEL_CHOICES = ("auto", "on", "off")
-POLICIES = ("lru",)
+POLICIES = ("lru", "ttl", "agent")
+"""Ours; others may be installed beside them."""
 MOST_THREADS = 1024
 
 
@@ -62,7 +66,18 @@ class EngineProcessConfig:
     max_num_queued_reqs_per_tenant: int = 0
     max_num_queued_tokens_per_tenant: int = 0
     enable_prefix_caching: bool = True
-    retention_policy: str = "lru"
+    kv_transfer_config: str | None = None
+    """Tiers below the device, in vLLM's JSON (`kv.config`); else the four that follow, as the flags have them."""
+    kv_offloading_size: str | None = None
+    kv_disk_path: str | None = None
+    kv_disk_size: str | None = None
+    kv_disk_write_budget: str | None = None
+    kv_verify: int = 0
+    """One load in so many is computed again and compared; 0: none."""
+    retention_policy: str = "agent"
+    """One of ours, or an entry point of the group `samovar.retention_policies`."""
+    retention_ttl_s: float | None = None
+    """Of policy "ttl"."""
     num_threads: int | None = None
     """Of one operator. Auto: the cores this process may run on; for PyTorch its own choice, the physical cores."""
     record_path: str | None = None
@@ -76,11 +91,10 @@ class EngineProcessConfig:
         self._choice("kv_cache_dtype", KV_DTYPE_CHOICES)
         self._choice("monokernel", MONOKERNEL_CHOICES)
         self._choice("device", DEVICES)
-        self._choice("retention_policy", POLICIES)
         for name in ("block_size", "max_num_seqs", "depth", "prefill_schedule_interval"):
             self._at_least(name, 1)
         queues = ("max_num_queued_reqs", "max_num_queued_tokens")
-        for name in (*queues, *(f"{name}_per_tenant" for name in queues), "long_prefill_token_threshold"):
+        for name in (*queues, *(f"{name}_per_tenant" for name in queues), "long_prefill_token_threshold", "kv_verify"):
             self._at_least(name, 0)
         if self.max_num_mixed_prefill_tokens is not None:
             self._at_least("max_num_mixed_prefill_tokens", 0)
@@ -98,7 +112,54 @@ class EngineProcessConfig:
             self.long_prefill_token_threshold,
             self.prefill_schedule_interval,
         )
+        self._check_retention()
+        self._check_tiers()
         refuse_wide_shares(*((name, getattr(self, name), getattr(self, f"{name}_per_tenant")) for name in queues))
+
+    def tiers(self) -> TierSettings | None:
+        """Below the device; None for none."""
+        return tiers_of(
+            self.kv_transfer_config,
+            offloading_size=self.kv_offloading_size,
+            disk_path=self.kv_disk_path,
+            disk_size=self.kv_disk_size,
+            disk_write_budget=self.kv_disk_write_budget,
+        )
+
+    def _check_tiers(self) -> None:
+        tiers = self.tiers()
+        if tiers is None:
+            if self.kv_verify:
+                raise ConfigError(
+                    f"--kv-verify {self.kv_verify} has no effect without a tier to load from: give "
+                    "--kv-offloading-size or --kv-transfer-config",
+                    param="kv_verify",
+                )
+            return
+        flag = "--kv-transfer-config" if self.kv_transfer_config is not None else "--kv-offloading-size"
+        flag = flag if self.kv_disk_path is None else "--kv-disk-path"
+        if not self.enable_prefix_caching:
+            raise ConfigError(f"{flag} has no effect without prefix caching, which says what is in the tiers")
+        if tiers.load_failure_policy != "recompute":
+            raise ConfigError(
+                f"--kv-transfer-config: kv_load_failure_policy {tiers.load_failure_policy!r} is not supported: what "
+                "cannot be loaded is computed; give recompute",
+                param="kv_transfer_config",
+            )
+
+    def _check_retention(self) -> None:
+        name, ttl_s = self.retention_policy, self.retention_ttl_s
+        # Looking at what is installed takes a while.
+        if name not in POLICIES:
+            self._choice("retention_policy", policy_names())
+        if ttl_s is None:
+            return
+        if name != "ttl":
+            raise ConfigError(
+                f"--retention-ttl-s {ttl_s} has no effect with --retention-policy {name}", param="retention_ttl_s"
+            )
+        if not 0 < ttl_s < math.inf:
+            raise ConfigError(f"--retention-ttl-s must be more than 0, got {ttl_s}", param="retention_ttl_s")
 
     def _choice(self, name: str, allowed: tuple[str, ...]) -> None:
         value = getattr(self, name)

@@ -13,6 +13,7 @@ import time
 
 import zmq
 
+from samovar.base.ids import RequestId
 from samovar.base.keys import split_keys
 from samovar.core.engine import Engine
 from samovar.core.events import ErrorInfo, Output, Verdict
@@ -22,19 +23,27 @@ from samovar.core.request import Request
 from samovar.runner.admission import refusal
 from samovar.runner.link import Link
 from samovar.runner.messages import (
+    CacheReported,
     Check,
     Checked,
     FinishRequest,
+    GetCacheReport,
     GetStats,
+    Hinted,
+    KVHint,
     Matched,
     MatchPrefix,
     Outputs,
     Shutdown,
     Stats,
     SubmitRequest,
+    TurnOutcome,
     Verdicts,
 )
 from samovar.runner.wake import Wake
+
+_WHOLE_OUTPUT = 1 << 31
+"""More tokens than any answer has."""
 
 
 class Driver:
@@ -56,6 +65,8 @@ class Driver:
         self._vocab_size = vocab_size
         self._clock = clock
         self._in_flight: deque[tuple[int, Ticket]] = deque()
+        self._live: dict[RequestId, None] = {}
+        """Requests that were accepted and have not ended. A dictionary keeps their order."""
         self._planned_at = -math.inf
         self._stopping = False
 
@@ -78,6 +89,25 @@ class Driver:
             if not moved and not self._stopping:
                 poller.poll(self._patience_ms())
 
+    def flush(self, seconds: float, pending: Callable[[], bool]) -> None:
+        """After `run`: gives up what runs, then lets transfers end, and begins those that are due, until nothing is
+        `pending` or the time is over. Commands are not read any more."""
+        deadline = self._clock() + seconds
+        for request_id in self._live:
+            self._engine.finish(request_id, _WHOLE_OUTPUT, self._clock())
+        self._live.clear()
+        poller = zmq.Poller()
+        poller.register(self._wake.fileno(), zmq.POLLIN)
+        while (left_s := deadline - self._clock()) > 0:
+            self._wake.clear()
+            moved = self._collect()
+            moved |= self._plan()
+            if not (self._engine.has_work or pending()):
+                return
+            if not moved:
+                left_ms, patience_ms = math.ceil(left_s * 1000), self._patience_ms()
+                poller.poll(left_ms if patience_ms is None else min(left_ms, patience_ms))
+
     def _patience_ms(self) -> int | None:
         """How long to sleep if nothing happens: until the core's next deadline. One that the last look had behind it
         already is not waited for again: only an event can help then."""
@@ -94,11 +124,19 @@ class Driver:
                 case SubmitRequest(request=request):
                     verdicts.append(self._submit(request))
                 case FinishRequest(request_id=request_id, num_tokens=num_tokens):
+                    self._live.pop(request_id, None)
                     self._engine.finish(request_id, num_tokens, self._clock())
                 case GetStats():
                     self._link.send(Stats(self._engine.stats()))
                 case MatchPrefix(keys=keys, num_tokens=num_tokens):
-                    self._link.send(Matched(self._engine.match(split_keys(keys), num_tokens)))
+                    self._link.send(Matched(self._engine.match(split_keys(keys), num_tokens, self._clock())))
+                case KVHint(tenant=tenant, session_id=session_id, actions=actions):
+                    answers = self._engine.hint(tenant, session_id, actions, self._clock())
+                    self._link.send(Hinted(answers))
+                case TurnOutcome(request_id=request_id, reason=reason, tools=tools):
+                    self._engine.outcome(request_id, reason, tools, self._clock())
+                case GetCacheReport():
+                    self._link.send(CacheReported(self._engine.cache_report(self._clock())))
                 case Check():
                     self._link.send(Checked(self._violation()))
                 case Shutdown():
@@ -111,7 +149,10 @@ class Driver:
         error = refusal(request, self._vocab_size)
         if error is not None:
             return Verdict(request.id, ErrorInfo.of(error))
-        return self._engine.submit(request, self._clock())
+        verdict = self._engine.submit(request, self._clock())
+        if verdict.error is None:
+            self._live[request.id] = None
+        return verdict
 
     def _violation(self) -> str | None:
         try:
@@ -147,3 +188,6 @@ class Driver:
     def _send(self, outputs: list[Output]) -> None:
         if outputs:
             self._link.send(Outputs(tuple(outputs)))
+            for output in outputs:
+                if output.finish is not None:
+                    self._live.pop(output.request_id, None)

@@ -5,8 +5,8 @@ PyTorch releases the GIL inside its operators; the thread that plans runs meanwh
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 import logging
 from queue import SimpleQueue
 import threading
@@ -15,14 +15,17 @@ import torch
 
 from samovar.base.errors import SamovarError
 from samovar.base.ids import RequestId
-from samovar.core.plan import Copy, Start, StepPlan, StepResult, TokenLogprobs, TransferDone
+from samovar.core.plan import Compare, Copy, Start, StepPlan, StepResult, TokenLogprobs, TransferDone
+from samovar.core.ports import Mover
 from samovar.models.batch import KVCache
 from samovar.models.load import Model
 from samovar.runner.batch import StepBatch, build_batch
+from samovar.runner.comparing import differing
 from samovar.runner.grammar import Masks
 from samovar.runner.prefault import Prefault
 from samovar.runner.sampler import Best, DrawMany, Sampled, best_of, sample
 from samovar.runner.state import RunnerRequest
+from samovar.runner.transfers import Transfers
 from samovar.text.grammar.compiler import GrammarCompiler
 
 log = logging.getLogger(__name__)
@@ -58,7 +61,9 @@ class LocalRunner:
 
     `best` finds the likeliest tokens of logits, `draw_many` samples from them; a model may bring faster ones.
     `on_done` is called from the runner's thread after every plan, with its ticket already done. A step that raises
-    becomes a result with `error` set, and the runner goes on. `compiler` is for requests with a grammar.
+    becomes a result with `error` set, and the runner goes on. `compiler` is for requests with a grammar. `mover` moves
+    blocks to and from the tiers below, is owned from here on, and calls `on_done` itself; without one, loads and stores
+    fail.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class LocalRunner:
         draw_many: DrawMany | None = None,
         num_threads: int | None = None,
         on_done: Callable[[], None] = lambda: None,
+        mover: Mover | None = None,
         prefault: Prefault | None = None,
         compiler: GrammarCompiler | None = None,
         debug: bool = False,
@@ -84,7 +90,8 @@ class LocalRunner:
         self._masks = Masks(compiler, model.spec.vocab_size) if compiler is not None else None
         self._debug = debug
         self._states: dict[RequestId, RunnerRequest] = {}
-        self._transfers: deque[TransferDone] = deque()
+        self._transfers = Transfers(mover)
+        self._compared: SimpleQueue[TransferDone] = SimpleQueue()
         self._plans: SimpleQueue[tuple[StepPlan, PlanTicket] | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="runner", daemon=True)
@@ -92,24 +99,26 @@ class LocalRunner:
 
     def submit(self, plan: StepPlan) -> PlanTicket:
         assert not self._closed, "a plan was submitted to a closed runner"
+        # They wait for no step: what a store reads is computed, and what a load writes is nobody else's.
+        self._transfers.start(plan)
         ticket = PlanTicket()
         self._plans.put((plan, ticket))
         return ticket
 
     def transfers(self) -> Sequence[TransferDone]:
-        """Without a tier behind this runner every load misses, and what is offered for storing is let go at once."""
-        done: list[TransferDone] = []
-        while self._transfers:
-            done.append(self._transfers.popleft())
+        done = list(self._transfers.done())
+        while not self._compared.empty():
+            done.append(self._compared.get_nowait())
         return done
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Lets the step in hand end, fails those behind it, stops the thread. Idempotent."""
+        """Lets the step in hand end, fails those behind it, stops the threads. Idempotent."""
         if not self._closed:
             self._closed = True
             self._plans.put(None)
             if self._prefault is not None:
                 self._prefault.close()
+            self._transfers.close()
         self._thread.join(timeout_s)
         if self._masks is not None:
             self._masks.close()
@@ -130,6 +139,8 @@ class LocalRunner:
                 self._prefault.idle()
 
     def _run(self, plan: StepPlan) -> StepResult:
+        for compare in plan.compares:
+            self._compare(compare)
         try:
             self._prepare(plan)
             result = self._compute(plan)
@@ -141,7 +152,6 @@ class LocalRunner:
             unforeseen = not isinstance(error, SamovarError)
             log.error("step %d failed: %s", plan.step, text, exc_info=self._debug or unforeseen)
             result = StepResult(plan.step, error=text)
-        self._answer_transfers(plan)
         return result
 
     def _prepare(self, plan: StepPlan) -> None:
@@ -209,18 +219,26 @@ class LocalRunner:
             masks = making.result()
         return sample(logits, batch.samples, self._best, self._draw_many, masks)
 
+    def _compare(self, compare: Compare) -> None:
+        try:
+            failed = differing(self._cache, compare)
+        except Exception:
+            log.exception("blocks cannot be compared")
+            failed = tuple(range(len(compare.computed)))
+        if failed:
+            log.error(
+                "%d of %d loaded blocks differ from what computing them gives", len(failed), len(compare.computed)
+            )
+        self._compared.put(TransferDone(compare.transfer_id, failed, "differs" if failed else ""))
+
     def _copy(self, copy: Copy) -> None:
         with torch.inference_mode():
             for pool in (*self._cache.keys, *self._cache.values):
                 pool[copy.target].copy_(pool[copy.source])
 
-    def _answer_transfers(self, plan: StepPlan) -> None:
-        for load in plan.loads:
-            self._transfers.append(TransferDone(load.transfer_id, tuple(range(len(load.blocks)))))
-        for store in plan.stores:
-            self._transfers.append(TransferDone(store.transfer_id))
-
 
 def _highest_block(plan: StepPlan) -> int:
-    """Of the blocks that the plan adds to a table; -1 for none."""
-    return max((max(group) for chunk in plan.chunks for group in chunk.new_blocks if group), default=-1)
+    """Of the blocks that the plan adds to a table or loads into; -1 for none."""
+    grown = (group for chunk in plan.chunks for group in chunk.new_blocks)
+    loaded = (load.blocks for load in plan.loads)
+    return max((max(blocks) for blocks in chain(grown, loaded) if blocks), default=-1)

@@ -8,7 +8,8 @@ from samovar.base.ids import RequestId
 from samovar.core.events import ErrorInfo, Output, Verdict
 from samovar.core.ports import EngineInfo, PrefixMatch
 from samovar.core.request import Request
-from samovar.core.stats import EngineStats
+from samovar.core.stats import CacheReport, EngineStats
+from samovar.policy.hints import Hint, HintAnswer
 from samovar.runner.config import EngineProcessConfig
 
 
@@ -41,6 +42,26 @@ class MatchPrefix(msgspec.Struct, frozen=True, array_like=True, tag=True):
     keys: bytes
     """Of the prompt's full blocks, 16 bytes each."""
     num_tokens: int
+
+
+class KVHint(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Hints on a session; answered by `Hinted`, in order, at once."""
+
+    tenant: str
+    session_id: str
+    actions: tuple[Hint, ...]
+
+
+class TurnOutcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """How an answer ended, once its text was read. Not answered."""
+
+    request_id: RequestId
+    reason: str
+    tools: tuple[str, ...]
+
+
+class GetCacheReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Answered by `CacheReported`, in order."""
 
 
 class Check(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -79,6 +100,16 @@ class Matched(msgspec.Struct, frozen=True, array_like=True, tag=True):
     match: PrefixMatch
 
 
+class Hinted(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """One answer per action, in their order."""
+
+    answers: tuple[HintAnswer, ...]
+
+
+class CacheReported(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    report: CacheReport
+
+
 class Checked(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """`violation` is None when every invariant holds."""
 
@@ -91,5 +122,7 @@ class Fatal(msgspec.Struct, frozen=True, array_like=True, tag=True):
     error: ErrorInfo
 
 
-ToEngine = SubmitRequest | FinishRequest | GetStats | MatchPrefix | Check | Shutdown
-FromEngine = Progress | Ready | Verdicts | Outputs | Stats | Matched | Checked | Fatal
+ToEngine = (
+    SubmitRequest | FinishRequest | GetStats | MatchPrefix | KVHint | TurnOutcome | GetCacheReport | Check | Shutdown
+)
+FromEngine = Progress | Ready | Verdicts | Outputs | Stats | Matched | Hinted | CacheReported | Checked | Fatal

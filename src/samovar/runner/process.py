@@ -29,6 +29,8 @@ from samovar.runner.wake import Wake
 
 log = logging.getLogger("samovar.engine")
 
+FLUSH_S = 2.0
+"""For what is to survive a restart to become durable, once nothing is served any more."""
 GRACE_S = 5.0
 """How long an ending process may take once its parent is gone or its work is done."""
 
@@ -72,6 +74,8 @@ def _drive(booted: Booted, link: Link, wake: Wake, stop: _Stop) -> None:
     link.send(Ready(booted.info))
     stop.calls(driver.stop)
     driver.run()
+    if booted.tiers is not None:
+        driver.flush(FLUSH_S, booted.tiers.is_flushing)
 
 
 class _Stop:

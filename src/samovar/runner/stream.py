@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from samovar.core.events import Output
+from samovar.policy.hints import HintAnswer
 
 
 class OutputStream(AsyncIterator[Output]):
@@ -19,6 +20,8 @@ class OutputStream(AsyncIterator[Output]):
         self._arrived = asyncio.Event()
         self._num_tokens = 0
         self._over = False
+        self.hints: tuple[HintAnswer, ...] = ()
+        """The core's answers to the hints of its request."""
 
     def put(self, output: Output) -> None:
         self._waiting.append(output)

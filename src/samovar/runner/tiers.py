@@ -1,0 +1,137 @@
+"""The tiers below the device, from their settings: memory, disk, the connector that plans and the mover that moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+import os
+from pathlib import Path
+import time
+from typing import Any
+
+from numpy.typing import NDArray
+import torch
+
+from samovar.base.errors import ConfigError
+from samovar.core.ports import Connector
+from samovar.kv.build import Tiers as Planned
+from samovar.kv.build import build_tiers
+from samovar.kv.host_memory import new_arena
+from samovar.kv.layout import BlockLayout
+from samovar.kv.mover import TierMover
+from samovar.kv.settings import DiskSettings, TierSettings, TierSizes, fit
+from samovar.models.batch import KVCache
+from samovar.policy.agent import AgentPolicy
+from samovar.policy.retention import RetentionPolicy
+from samovar.pool.disk.log import DiskLog
+
+Report = Callable[[str], None]
+
+_COMPUTE_BLOCK_S = 0.02
+"""Seconds to compute a block, where nothing measured it: only compared with the time to read one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """The mover goes to a runner, which closes it; `close` comes after that."""
+
+    connector: Connector
+    mover: TierMover
+    sizes: TierSizes
+    disk: DiskLog | None
+
+    def is_flushing(self) -> bool:
+        """Whether something that is to survive a restart would not do so now."""
+        return any(report.not_yet_durable_blocks for report in self.connector.report())
+
+    def close(self) -> None:
+        if self.disk is not None:
+            self.disk.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What the tiers must know of the pool above them."""
+
+    cache: KVCache
+    num_blocks: int
+    namespace: bytes
+    """Differs whenever equal tokens would not have equal KV."""
+    compute_block_s: float | None = None
+    """Measured, or None."""
+
+
+def check_tiers(settings: TierSettings) -> tuple[str, ...]:
+    """What can be known before a model is loaded: makes the disk's folder. Returns warnings. Raises ConfigError."""
+    if settings.disk is not None:
+        _require_folder(settings.disk)
+    if settings.load_async:
+        return settings.warnings
+    return (*settings.warnings, "load_async false has no effect: loads never hold up other requests")
+
+
+def make_tiers(
+    settings: TierSettings,
+    device: Device,
+    policy: RetentionPolicy,
+    available_bytes: int | None,
+    report: Report,
+    on_done: Callable[[], None],
+) -> Tiers:
+    """`available_bytes`: memory beside the device's pool. `report` gets a line about what a disk had; `on_done` is
+    called after every transfer, from any thread. Raises ConfigError."""
+    layout = BlockLayout(pool_arrays(device.cache))
+    size = layout.block_bytes
+    sizes = fit(settings, size, device.num_blocks, available_bytes)
+    try:
+        arena = new_arena(sum(sizes.host_blocks), size)
+    except MemoryError as error:
+        raise ConfigError(f"the host tier of {sum(sizes.host_blocks)} blocks of {size} bytes: {error}") from error
+    began = time.monotonic()
+    disk = None if settings.disk is None else _open_disk(settings.disk, device.namespace + layout.fingerprint, size)
+    if disk is not None:
+        sizes = replace(sizes, disk_blocks=disk.max_records)
+    # Each capacity has a guard of its own.
+    order = policy.tier(sum(sizes.host_blocks)) if isinstance(policy, AgentPolicy) else policy
+    planned = build_tiers(settings, sizes, order, size, lambda: device.compute_block_s or _COMPUTE_BLOCK_S)
+    if disk is not None:
+        report(_restore(planned, disk, began))
+    return Tiers(planned.connector, TierMover(layout, arena, disk, on_done), sizes, disk)
+
+
+def pool_arrays(cache: KVCache) -> list[NDArray[Any]]:
+    """Keys and values of each layer, the same memory as numpy arrays; a block is their first dimension."""
+    if cache.tiles:
+        return [array for pair in cache.tiles for array in pair]
+    return [_as_numpy(pool) for pair in zip(cache.keys, cache.values, strict=True) for pool in pair]
+
+
+def _as_numpy(pool: torch.Tensor) -> NDArray[Any]:
+    # numpy knows no bfloat16.
+    array: NDArray[Any] = (pool.view(torch.int16) if pool.dtype == torch.bfloat16 else pool).numpy()
+    return array
+
+
+def _require_folder(disk: DiskSettings) -> None:
+    try:
+        Path(disk.path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"the disk tier's folder {disk.path} cannot be made: {error.strerror}") from None
+    if not os.access(disk.path, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"the disk tier's folder {disk.path} cannot be written")
+
+
+def _open_disk(disk: DiskSettings, namespace: bytes, block_bytes: int) -> DiskLog:
+    return DiskLog.open(disk.path, namespace, block_bytes, disk.num_bytes)
+
+
+def _restore(planned: Planned, disk: DiskLog, began: float) -> str:
+    assert planned.on_disk is not None
+    records = disk.recovered()
+    lost = planned.on_disk.restore(((r.key, r.parent, r.stream) for r in records), time.monotonic())
+    dropped = f", {len(lost):,} more without what they follow" if lost else ""
+    streams = len({record.stream for record in records if record.stream})
+    return (
+        f"disk tier: {len(records) - len(lost):,} blocks of {streams:,} conversations found in "
+        f"{time.monotonic() - began:.1f} s{dropped}"
+    )
