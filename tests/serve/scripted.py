@@ -13,9 +13,12 @@ from samovar.core.events import ErrorInfo, FinishReason, Output
 from samovar.core.plan import TokenLogprobs
 from samovar.core.ports import EngineInfo, PrefixMatch
 from samovar.core.request import Request
-from samovar.core.stats import EngineStats
+from samovar.core.stats import CacheReport, EngineStats
+from samovar.policy.hints import Hint, HintAnswer
 
 BLOCK = 16
+LONGEST_S = 86_400.0
+"""For which hints are taken."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,23 @@ class Script:
     """Fail after this many tokens."""
 
 
+def answered(hint: Hint) -> HintAnswer:
+    if hint.seconds > LONGEST_S:
+        return HintAnswer(hint.kind, "clipped", f"{LONGEST_S:.0f} s is the limit")
+    return HintAnswer(hint.kind, "applied")
+
+
+class Outputs(AsyncIterator[Output]):
+    """What `submit` returns."""
+
+    def __init__(self, outputs: AsyncIterator[Output], hints: tuple[HintAnswer, ...]) -> None:
+        self._outputs = outputs
+        self.hints = hints
+
+    async def __anext__(self) -> Output:
+        return await anext(self._outputs)
+
+
 @dataclass
 class ScriptedService:
     script: Callable[[Request], Script]
@@ -42,6 +62,10 @@ class ScriptedService:
     open: dict[int, asyncio.Queue[Output]] = field(default_factory=dict)
     cache: set[bytes] = field(default_factory=set)
     snapshot: EngineStats = field(default_factory=EngineStats)
+    report: CacheReport = field(default_factory=lambda: CacheReport("lru", BLOCK, (), (), 0))
+    hinted: list[tuple[str, str, tuple[Hint, ...]]] = field(default_factory=list)
+    """By themselves: tenant, session, actions."""
+    outcomes: list[tuple[int, str, tuple[str, ...]]] = field(default_factory=list)
     _death: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def submit(self, request: Request) -> AsyncIterator[Output]:
@@ -55,7 +79,7 @@ class ScriptedService:
         if script.refusal is not None:
             del self.open[request.id]
             raise script.refusal
-        return self._outputs(request, script)
+        return Outputs(self._outputs(request, script), tuple(answered(hint) for hint in request.hints))
 
     def finish(self, request_id: int, num_tokens: int) -> None:
         if request_id in self.open:
@@ -70,6 +94,22 @@ class ScriptedService:
             raise EngineDead(self.dead)
         found = self._found(split_keys(keys), num_tokens)
         return PrefixMatch(found, {"device": found})
+
+    async def hint(self, tenant: str, session_id: str, actions: tuple[Hint, ...]) -> tuple[HintAnswer, ...]:
+        if self.dead is not None:
+            raise EngineDead(self.dead)
+        self.hinted.append((tenant, session_id, actions))
+        if not any((request.tenant, request.session_id) == (tenant, session_id) for request in self.requests):
+            return tuple(HintAnswer(hint.kind, "ignored", f"no session {session_id!r} is known") for hint in actions)
+        return tuple(answered(hint) for hint in actions)
+
+    def outcome(self, request_id: int, reason: str, tools: tuple[str, ...]) -> None:
+        self.outcomes.append((request_id, reason, tools))
+
+    async def cache_report(self) -> CacheReport:
+        if self.dead is not None:
+            raise EngineDead(self.dead)
+        return self.report
 
     async def wait_dead(self) -> str:
         await self._death.wait()

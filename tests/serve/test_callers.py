@@ -67,14 +67,15 @@ SOURCES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({}, {"x-session-id": "header"}),
     ({}, {"x-claude-code-session-id": "claude"}),
     ({"metadata": {"user_id": f"user_0f_account_{UUID}_session_{UUID}"}}, {}),
+    ({}, {"thread-id": "codex"}),
     ({"prompt_cache_key": "cache key"}, {}),
     ({}, {"x-dynamo-session-id": "dynamo"}),
     ({}, {"x-correlation-id": "correlation"}),
 ]
-NAMES = ["body", "header", "claude", UUID, "cache key", "dynamo", "correlation", ""]
+NAMES = ["body", "header", "claude", UUID, "codex", "cache key", "dynamo", "correlation", ""]
 
 
-@pytest.mark.parametrize("first", range(8))
+@pytest.mark.parametrize("first", range(9))
 def test_session_precedence(first: int) -> None:
     body = {key: value for fields, _ in SOURCES[first:] for key, value in fields.items()}
     headers = {key: value for _, fields in SOURCES[first:] for key, value in fields.items()}
@@ -90,6 +91,31 @@ def test_session_forms() -> None:
     assert session({"prompt_cache_key": "k" * 257}, {"x-session-id": "s" * 257, "x-correlation-id": "c"}).id == "c"
     assert session({}, {"x-parent-session-id": "p", "x-dynamo-parent-session-id": "q"}).parent_id == "p"
     assert session({"parent_session_id": "b"}, {"x-parent-session-id": "p"}).parent_id == "b"
+
+
+def test_agents_of_a_claude_code_session() -> None:
+    session_headers = {"x-claude-code-session-id": "root"}
+    agent, parent = "x-claude-code-agent-id", "x-claude-code-parent-agent-id"
+    assert session({}, {**session_headers, parent: "p"}) == Session("root")
+    assert session({}, {**session_headers, agent: "a"}) == Session("root/a", "root")
+    assert session({}, {**session_headers, agent: "a", parent: "p"}) == Session("root/a", "root/p")
+    assert session({}, {**session_headers, agent: "a", "x-parent-session-id": "q"}) == Session("root/a", "q")
+    user = {"metadata": {"user_id": f"user_0f_account_{UUID}_session_{UUID}"}}
+    assert session(user, {agent: "a"}) == Session(f"{UUID}/a", UUID)
+    for unusable in ("", "a\n", "a" * 252):
+        assert session({}, {**session_headers, agent: unusable, parent: "p"}) == Session("root")
+    assert session({}, {**session_headers, agent: "a", parent: "p" * 252}) == Session("root/a", "root")
+    for other in ({"session_id": "b"}, {"prompt_cache_key": "k"}):
+        assert session(other, {agent: "a", parent: "p"}).id == next(iter(other.values()))
+    assert session({"session_id": "b"}, {**session_headers, agent: "a"}) == Session("b")
+
+
+def test_threads_of_codex() -> None:
+    """Root and sub-agent share the session and the cache key."""
+    body, headers = {"prompt_cache_key": "t0"}, {"session-id": "t0", "x-client-request-id": "t0"}
+    assert session(body, {**headers, "thread-id": "t0"}) == Session("t0")
+    assert session(body, {**headers, "thread-id": "t1", "x-codex-parent-thread-id": "t0"}) == Session("t1", "t0")
+    assert session(body, headers) == Session("t0")
 
 
 async def test_session_reaches_the_engine(make_server: MakeServer) -> None:

@@ -24,8 +24,10 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 OPERATIONS = [
     "DELETE /v1/responses/{id}",
+    "DELETE /v1/sessions/{id}",
     "GET /health",
     "GET /metrics",
+    "GET /v1/cache",
     "GET /v1/models",
     "GET /v1/models/{model}",
     "GET /v1/responses/{id}",
@@ -36,6 +38,7 @@ OPERATIONS = [
     "POST /v1/cache/match",
     "POST /v1/chat/completions",
     "POST /v1/completions",
+    "POST /v1/kv/hints",
     "POST /v1/messages",
     "POST /v1/messages/count_tokens",
     "POST /v1/responses",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -17,12 +16,13 @@ from starlette.responses import Response
 from samovar import __version__
 from samovar.base.errors import Draining, SamovarError
 from samovar.core.ports import Service
-from samovar.core.stats import EngineStats
 from samovar.serve.anthropic.routes import routes as anthropic_routes
 from samovar.serve.auth import Authenticator
 from samovar.serve.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from samovar.serve.body_memory import BodyMemory
+from samovar.serve.cache_figures import Snapshot
 from samovar.serve.cache_match import match_answer, prompt_of
+from samovar.serve.cache_report import cache_routes
 from samovar.serve.callers import caller_of
 from samovar.serve.chat_format import ChatFormat
 from samovar.serve.completion_format import CompletionFormat
@@ -31,7 +31,9 @@ from samovar.serve.documents import answers, install_document, takes, takes_any
 from samovar.serve.drain import Drain
 from samovar.serve.errors import error_response, install_handlers
 from samovar.serve.handler import generate
+from samovar.serve.hint_routes import routes as hint_routes
 from samovar.serve.json_output import JsonResponse
+from samovar.serve.live import live_routes
 from samovar.serve.metrics import CONTENT_TYPE, Metrics
 from samovar.serve.names import ModelNames
 from samovar.serve.output_formats import choose_reasoning, choose_tool_format
@@ -41,6 +43,7 @@ from samovar.serve.prompts import PromptReader
 from samovar.serve.request_ids import RequestIdHeader, RequestIds
 from samovar.serve.responses.routes import routes as responses_routes
 from samovar.serve.sampling import Limits
+from samovar.serve.snapshots import Snapshots
 from samovar.serve.state import ServerState, engine_dead
 from samovar.serve.tokenizing import detokenize, tokenize
 from samovar.serve.uploads import Uploads
@@ -50,8 +53,6 @@ from samovar.text.grammar.vocabulary import build_vocabulary
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
 from samovar.text.turns.volatile import VolatileLines
-
-STATS_TIMEOUT_S = 2.0
 
 TOKENIZE_ERRORS = (400, 401, 404, 408, 413, 415, 429)
 MATCH_ERRORS = (*TOKENIZE_ERRORS, 503)
@@ -101,8 +102,13 @@ def make_app(
     app.include_router(_generation_routes(state))
     app.include_router(responses_routes(state, config.stored_responses))
     app.include_router(anthropic_routes(state))
+    app.include_router(hint_routes(state))
     app.include_router(_model_routes(state))
-    app.include_router(_operation_routes(state))
+    snapshots = Snapshots(service)
+    app.include_router(_operation_routes(state, snapshots))
+    app.include_router(cache_routes(state, snapshots))
+    if config.live_page:
+        app.include_router(live_routes())
     install_handlers(app, state.metrics)
     install_document(app)
     app.add_middleware(RequestIdHeader)
@@ -209,7 +215,7 @@ async def _answer(
         return JsonResponse(await state.workers.run(len(raw), partial(compute, state, tenant, raw)))
 
 
-def _operation_routes(state: ServerState) -> APIRouter:
+def _operation_routes(state: ServerState, snapshots: Snapshots) -> APIRouter:
     """For operators and their tools: open to everyone, and without any client's text."""
     router = APIRouter()
 
@@ -228,17 +234,14 @@ def _operation_routes(state: ServerState) -> APIRouter:
 
     @router.get("/metrics", responses=answers(kinds=("text/plain",)), response_class=Response)
     async def metrics() -> Response:
-        return Response(state.metrics.exposition(await _stats(state.service)), media_type=CONTENT_TYPE)
+        return Response(state.metrics.exposition(await _snapshot(snapshots)), media_type=CONTENT_TYPE)
 
     return router
 
 
-async def _stats(service: Service) -> EngineStats | None:
+async def _snapshot(snapshots: Snapshots) -> Snapshot | None:
     """None when the engine is gone, or too busy to answer in time."""
-    if service.dead is not None:
-        return None
     try:
-        async with asyncio.timeout(STATS_TIMEOUT_S):
-            return await service.stats()
-    except (SamovarError, TimeoutError):
+        return await snapshots.fresh()
+    except SamovarError:
         return None

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchem
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
+from samovar.serve.hint_schema import CacheRetention, KvHints, NvExt
 from samovar.serve.tools import MAX_TOOLS
 from samovar.text.grammar.limits import MAX_CHOICES
 
@@ -157,6 +158,23 @@ class Body(BaseModel):
     model: Name | None = None
 
 
+class SessionFields(Body):
+    """What may name a session; `metadata` is also for other things."""
+
+    session_id: SessionText | None = None
+    parent_session_id: SessionText | None = None
+    prompt_cache_key: ShortText | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class HintsBody(SessionFields):
+    """Either `kv_hints`, or the envelope's fields themselves, which are read as they stand."""
+
+    model_config = ConfigDict(**Body.model_config, json_schema_extra={"required": ["session_id", "kv_hints"]})
+
+    kv_hints: KvHints | None = None
+
+
 class StreamOptions(BaseModel):
     model_config = Body.model_config
 
@@ -164,7 +182,7 @@ class StreamOptions(BaseModel):
     continuous_usage_stats: bool | None = None
 
 
-class GenerationBody(Body):
+class GenerationBody(SessionFields):
     """What chat and completions share."""
 
     stream: bool | None = None
@@ -191,12 +209,12 @@ class GenerationBody(Body):
 
     priority: Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)] | None = None
     cache_salt: Name | None = None
-    session_id: SessionText | None = None
-    parent_session_id: SessionText | None = None
-    prompt_cache_key: ShortText | None = None
     request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=VISIBLE)] | None = None
+    kv_hints: KvHints | None = None
+    nvext: NvExt | None = None
+    prompt_cache_retention: CacheRetention | None = None
+    prompt_cache_options: dict[str, Any] | None = None
     user: str | None = None
-    metadata: dict[str, Any] | None = None
     return_token_ids: bool | None = None
 
     prompt_logprobs: Unsupported = None

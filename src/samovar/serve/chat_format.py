@@ -79,6 +79,8 @@ class ChatFormat:
 
     def _introduction(self, index: int) -> dict[str, Any]:
         chunk = self._chunk([self._choice(index, {"role": "assistant", "content": ""})])
+        if self._job.kv_hints is not None and not self._introduced:
+            chunk["kv_hints"] = self._job.kv_hints
         if self._job.return_token_ids and not self._prompt_shown:
             self._prompt_shown = True
             chunk["prompt_token_ids"] = self._job.prompt_ids(index)

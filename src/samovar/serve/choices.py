@@ -10,10 +10,15 @@ import time
 
 from samovar.base.errors import EngineDead, SamovarError, StepFailed
 from samovar.core.events import Output
-from samovar.core.ports import Service
+from samovar.core.ports import Answered, Service
 from samovar.core.request import Request
+from samovar.policy.hints import HintAnswer
 
 log = logging.getLogger(__name__)
+
+MAX_TOOLS = 8
+MAX_TOOL_CHARACTERS = 128
+"""Of the calls that the engine is told of. Names are the model's word: it may have made them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class Choices:
         self._failure: SamovarError | None = None
         self._wake = asyncio.Event()
         self._pumps: list[asyncio.Task[None]] = []
+        self.hint_answers: tuple[HintAnswer, ...] = ()
+        """To the first request's hints; known once everything is submitted."""
 
     async def submit(self) -> None:
         """Waits for every verdict. If one is refused, the others are ended and the first refusal is raised."""
@@ -52,6 +59,8 @@ class Choices:
         if refusal is not None:
             await _withdraw(self._service, self._requests, tasks)
             raise refusal
+        first = tasks[0].result()
+        self.hint_answers = first.hints if isinstance(first, Answered) else ()
         self._open.update(range(len(tasks)))
         self._pumps += [asyncio.create_task(self._pump(at, task.result())) for at, task in enumerate(tasks)]
 
@@ -76,6 +85,12 @@ class Choices:
             self._open.discard(index)
             self._service.finish(self._requests[index].id, num_tokens)
             self._pumps[index].cancel()
+
+    def ended(self, index: int, reason: str, tools: Sequence[str] = ()) -> None:
+        """How a choice's answer ended, for the engine: "tool_calls" with the tools that it calls, "stop", "length";
+        "abort" or "error" where it has no end of its own."""
+        named = tuple(dict.fromkeys(name[:MAX_TOOL_CHARACTERS] for name in tools))[:MAX_TOOLS]
+        self._service.outcome(self._requests[index].id, reason, named)
 
     def fail(self, error: SamovarError) -> None:
         """Makes the reader stop with `error`, from outside."""

@@ -28,6 +28,7 @@ class CompletionFormat:
         return b""
 
     def deltas(self, index: int, delta: Delta, usage: Usage) -> bytes:
+        opening = not self._begun
         first = index not in self._begun
         self._begun.add(index)
         choice = self._choice(index, delta, self._job.echo_of(index) if first else "")
@@ -35,7 +36,10 @@ class CompletionFormat:
             choice["token_ids"] = delta.token_ids
             if first:
                 choice["prompt_token_ids"] = self._job.prompt_ids(index)
-        return event(self._answer([choice], usage if self._job.continuous_usage else None))
+        answer = self._answer([choice], usage if self._job.continuous_usage else None)
+        if opening and self._job.kv_hints is not None:
+            answer["kv_hints"] = self._job.kv_hints
+        return event(answer)
 
     def end(self, usage: Usage) -> bytes:
         if not self._job.include_usage and usage.cache_report is None:

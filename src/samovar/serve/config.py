@@ -99,6 +99,8 @@ class ServeConfig:
     """After the engine died the server answers 503 for this long, then exits with a failure code."""
     tokenize_threads: int = 2
     """Threads that parse, tokenise and hash long prompts."""
+    live_page: bool = True
+    """Whether `/` and `/live` show what the cache holds. What they show comes from `/v1/cache`, which stays."""
     access_log: bool = False
     cache_log: bool = True
     """One line per request: what the cache had of its prompt, and why no more."""

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from samovar.serve.anthropic.bodies import CountTokensBody, MessagesBody
-from samovar.serve.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from samovar.serve.bodies import ChatBody, CompletionBody, DetokenizeBody, HintsBody, TokenizeBody
 from samovar.serve.responses.bodies import ResponsesBody
 
 REF = "#/components/schemas/{model}"
@@ -26,6 +26,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     MessagesBody,
     CountTokensBody,
     ResponsesBody,
+    HintsBody,
 )
 _ERROR = {
     "type": "object",
@@ -46,7 +47,7 @@ _ERROR = {
 _MEANINGS = {
     400: "A field is wrong; `error.param` names it.",
     401: "The API key is missing or unknown.",
-    404: "No such model.",
+    404: "No such model, response or session.",
     408: "The body came too slowly.",
     413: "The body is too large.",
     415: "The body has an encoding that is not known.",

@@ -52,6 +52,7 @@ async def generate(
         choices = Choices(state.service, job.requests)
         stack.callback(choices.close)
         await unless((gone.news, cut_off.news), choices.submit())
+        job = job.accepted(choices.hint_answers)
         reading = Reading(
             job, choices, state.tokenizer, state.metrics, state.workers, arrived_s, cache_log=state.config.cache_log
         )

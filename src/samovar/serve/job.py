@@ -6,13 +6,15 @@ It lives as long as the answer does, so a prompt is here once, as the engine tak
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 from samovar.core.request import Request
+from samovar.policy.hints import HintAnswer
 from samovar.serve.choice_text import Delta, TextOptions
+from samovar.serve.hints import Hints
 from samovar.serve.misses import Difference
 from samovar.text.answer import Answer, OutputParser, merged
 
@@ -47,6 +49,16 @@ class Job:
     """The client wants to know what the cache had of its prompt, and why no more."""
     difference: Difference | None = None
     """Where the prompt differs from the last one of its session."""
+    hints: Hints | None = None
+    """What its first request tells the engine of the session."""
+    kv_hints: dict[str, Any] | None = None
+    """What became of them, for the client that is told; see `accepted`."""
+
+    def accepted(self, answers: Sequence[HintAnswer]) -> Job:
+        """The same once the engine has taken it. `answers`: to the hints, one each."""
+        if self.hints is None or not self.hints.told:
+            return self
+        return replace(self, kv_hints=self.hints.report(answers))
 
     def echo_of(self, index: int) -> str:
         return self.echo[index // self.n] if self.echo else ""
@@ -98,10 +110,13 @@ def joined(deltas: Sequence[Delta]) -> Delta:
 
 
 def closing(job: Job, usage: Usage, *, whole: bool = False) -> dict[str, Any]:
-    """What OpenAI's shapes say at the end beside the text: usage (always in a `whole` answer), and the cache report."""
+    """What OpenAI's shapes say at the end beside the text: usage (always in a `whole` answer), the cache report, and
+    in a `whole` answer what became of hints; a stream begins with that."""
     fields: dict[str, Any] = {}
     if whole or job.include_usage:
         fields["usage"] = usage.fields()
+    if whole and job.kv_hints is not None:
+        fields["kv_hints"] = job.kv_hints
     if usage.cache_report is not None:
         fields["cache_report"] = usage.cache_report
     return fields

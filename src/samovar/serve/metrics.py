@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.process_collector import ProcessCollector
 
 from samovar.core.ports import EngineInfo
-from samovar.core.stats import EngineStats
+from samovar.serve.cache_figures import Snapshot
 from samovar.serve.engine_metrics import LABELS, EngineMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -115,9 +115,9 @@ class Metrics:
         """`code` of an error class: a fixed set."""
         self._errors.labels(*self._labels, code).inc()
 
-    def exposition(self, stats: EngineStats | None) -> bytes:
-        """The page. Without fresh `stats` (the engine is gone) the engine's last known counters stay."""
-        self._engine.update(stats)
+    def exposition(self, snapshot: Snapshot | None) -> bytes:
+        """The page. Without a fresh `snapshot` (the engine is gone) the engine's last known counters stay."""
+        self._engine.update(snapshot)
         return generate_latest(self._registry)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:

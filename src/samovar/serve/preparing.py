@@ -12,6 +12,7 @@ from samovar.serve.bodies import ChatBody, CompletionBody, GenerationBody
 from samovar.serve.chat_input import conversation_of
 from samovar.serve.choice_text import TextOptions
 from samovar.serve.conversation import Conversation
+from samovar.serve.hints import Hints, hints_of
 from samovar.serve.job import Job
 from samovar.serve.json_input import parse_object
 from samovar.serve.misses import wants_report
@@ -25,7 +26,6 @@ from samovar.serve.sampling import (
     sampling_params,
     stop_strings,
 )
-from samovar.serve.session import session_of
 from samovar.serve.state import ServerState
 from samovar.serve.unsupported import refuse_unsupported
 from samovar.serve.validation import validate
@@ -50,17 +50,24 @@ def chat_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
 
 
 def conversation_job(
-    state: ServerState, caller: Caller, body: GenerationBody, conversation: Conversation, wanted: Wanted, id: str
+    state: ServerState,
+    caller: Caller,
+    body: GenerationBody,
+    conversation: Conversation,
+    wanted: Wanted,
+    id: str,
+    marked_s: float | None = None,
 ) -> Job:
-    """The job of any API that talks in messages. `body`: its settings in OpenAI's words; `id`: of the answer. Raises
-    RequestErrors."""
+    """The job of any API that talks in messages. `body`: its settings in OpenAI's words; `id`: of the answer;
+    `marked_s`: how long marks inside the conversation ask to keep it. Raises RequestErrors."""
+    hints = hints_of(body, caller.headers, marked_s)
     model = state.names.resolve(body.model)
     n = num_choices(body, 1, state.config)
     domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
     prompt = state.reader.conversation(conversation, domain)
     output = state.outputs.of(conversation, body, prompt.packed)
     wanted = replace(wanted, grammar=output.grammar, param=conversation.param)
-    requests, text = _requests(state, caller, body, n, (prompt,), wanted)
+    requests, text = _requests(state, caller, body, n, (prompt,), wanted, hints)
     job = _job(body, model, n, (prompt,), requests, id)
     return replace(
         job,
@@ -69,6 +76,7 @@ def conversation_job(
         cache_report=wants_report(caller.headers, body.cache_report),
         difference=state.reader.difference(prompt, caller.tenant, requests[0].session_id),
         remember=partial(state.reader.remember, prompt),
+        hints=hints,
     )
 
 
@@ -76,6 +84,7 @@ def completion_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
     """Raises RequestErrors."""
     body = validate(CompletionBody, parse_object(raw))
     refuse_unsupported(body)
+    hints = hints_of(body, caller.headers)
     model = state.names.resolve(body.model)
     n = num_choices(body, len(body.prompt) if _holds_several(body.prompt) else 1, state.config)
     domain = Domain.of(state.service.info, caller.tenant, body.cache_salt or "")
@@ -90,10 +99,14 @@ def completion_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
         )
     wanted = completion_wanted(body, state.config.max_logprobs)
     wanted = replace(wanted, grammar=state.outputs.grammar_of(body))
-    requests, text = _requests(state, caller, body, n, prompts, wanted)
+    requests, text = _requests(state, caller, body, n, prompts, wanted, hints)
     job = _job(body, model, n, prompts, requests, f"cmpl-{body.request_id or caller.request_id}")
     return replace(
-        job, text=replace(text, at_start=False), echo=echo, cache_report=wants_report(caller.headers, body.cache_report)
+        job,
+        text=replace(text, at_start=False),
+        echo=echo,
+        cache_report=wants_report(caller.headers, body.cache_report),
+        hints=hints,
     )
 
 
@@ -104,10 +117,11 @@ def _requests(
     n: int,
     prompts: Sequence[Prompt],
     wanted: Wanted,
+    hints: Hints,
 ) -> tuple[tuple[Request, ...], TextOptions]:
-    """`n` for each prompt, and how their tokens become text."""
+    """`n` for each prompt, and how their tokens become text. The hints go with the first: they are of the session."""
     samplings = [sampling_params(body, wanted, prompt.num_tokens, state.limits, state.config) for prompt in prompts]
-    session = session_of(body, caller.headers)
+    priority = hints.priority if body.priority is None else body.priority
     requests = tuple(
         Request(
             id=state.ids.new(),
@@ -116,9 +130,10 @@ def _requests(
             root=prompt.root,
             keys=prompt.keys,
             tenant=caller.tenant,
-            priority=body.priority or 0,
-            session_id=session.id,
-            parent_session_id=session.parent_id,
+            priority=priority or 0,
+            session_id=hints.session.id,
+            parent_session_id=hints.session.parent_id,
+            hints=hints.actions if prompt is prompts[0] and choice == 0 else (),
         )
         for prompt, sampling in zip(prompts, samplings, strict=True)
         for choice in range(n)

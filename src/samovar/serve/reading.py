@@ -73,6 +73,8 @@ class Reading:
         self._workers = workers
         self._unremembered: list[Callable[[], None]] = []
         self._cache_log = cache_log
+        self._untold = set(range(len(job.requests)))
+        """Choices of which the engine does not know yet how they ended."""
         self._texts = [
             ChoiceText(tokenizer, job.text, None if job.parser is None else job.parser()) for _ in job.requests
         ]
@@ -107,8 +109,11 @@ class Reading:
     def _complete(self, index: int, reason: str) -> None:
         text = self._texts[index]
         self._timers[index].end("stop" if reason == "tool_calls" else reason, text.num_tokens, time.monotonic())
+        answer = text.answer
+        self._untold.discard(index)
+        self._choices.ended(index, reason, [call.name for call in answer.calls] if reason == "tool_calls" else ())
         if self._job.remember is not None:
-            self._unremembered.append(partial(self._job.remember, text.token_ids, text.answer))
+            self._unremembered.append(partial(self._job.remember, text.token_ids, answer))
         if self.done and self._cache_log:
             log.info("%s", miss_line(self._job.id, self._report(self.usage().cached_tokens)))
 
@@ -147,8 +152,12 @@ class Reading:
         self._end("abort")
 
     def _end(self, reason: str) -> None:
+        """Of every choice that has not ended."""
         for timer, text in zip(self._timers, self._texts, strict=True):
             timer.end(reason, text.num_tokens, time.monotonic())
+        for index in sorted(self._untold):
+            self._choices.ended(index, reason)
+        self._untold.clear()
 
 
 async def whole_answer(reading: Reading, job: Job, format: Format) -> dict[str, Any]:

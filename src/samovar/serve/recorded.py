@@ -9,9 +9,10 @@ import time
 from samovar.base.ids import RequestId
 from samovar.base.keys import TOKEN_BYTES
 from samovar.core.events import FinishReason, Output
-from samovar.core.ports import EngineInfo, PrefixMatch, Service
+from samovar.core.ports import Answered, EngineInfo, PrefixMatch, Service
 from samovar.core.request import Request
-from samovar.core.stats import EngineStats
+from samovar.core.stats import CacheReport, EngineStats
+from samovar.policy.hints import Hint, HintAnswer
 from samovar.workload.recording import RecordedCall, Recorder
 
 _STOPS = {
@@ -28,6 +29,17 @@ class _Open:
     start_s: float
     tokens: int = 0
     first_s: float | None = None
+
+
+class _Watched(AsyncIterator[Output]):
+    """Outputs on their way through, with what the engine answered to their request's hints."""
+
+    def __init__(self, outputs: AsyncIterator[Output], hints: tuple[HintAnswer, ...]) -> None:
+        self._outputs = outputs
+        self.hints = hints
+
+    async def __anext__(self) -> Output:
+        return await anext(self._outputs)
 
 
 class RecordedService:
@@ -60,11 +72,21 @@ class RecordedService:
     async def match(self, keys: bytes, num_tokens: int) -> PrefixMatch:
         return await self._service.match(keys, num_tokens)
 
+    async def hint(self, tenant: str, session_id: str, actions: tuple[Hint, ...]) -> tuple[HintAnswer, ...]:
+        return await self._service.hint(tenant, session_id, actions)
+
+    def outcome(self, request_id: RequestId, reason: str, tools: tuple[str, ...]) -> None:
+        self._service.outcome(request_id, reason, tools)
+
+    async def cache_report(self) -> CacheReport:
+        return await self._service.cache_report()
+
     async def submit(self, request: Request) -> AsyncIterator[Output]:
         start_s = self._clock()
         outputs = await self._service.submit(request)
         self._open[request.id] = _Open(request, start_s)
-        return self._watched(request.id, outputs)
+        hints = outputs.hints if isinstance(outputs, Answered) else ()
+        return _Watched(self._watched(request.id, outputs), hints)
 
     def finish(self, request_id: RequestId, num_tokens: int) -> None:
         self._end(request_id, "stopped", num_tokens)

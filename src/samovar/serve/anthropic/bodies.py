@@ -20,6 +20,7 @@ from samovar.serve.bodies import (
     SessionText,
     ShortText,
 )
+from samovar.serve.hint_schema import CacheMark, KvHints, NvExt
 from samovar.serve.tools import MAX_TOOLS
 
 _TEXT_BLOCK = {
@@ -91,4 +92,8 @@ class MessagesBody(ConversationBody):
     session_id: SessionText | None = None
     parent_session_id: SessionText | None = None
     prompt_cache_key: ShortText | None = None
+    cache_control: CacheMark = None
+    """The mark of the whole; those inside are found by `cache_marks`."""
+    kv_hints: KvHints | None = None
+    nvext: NvExt | None = None
     cache_report: bool | None = None

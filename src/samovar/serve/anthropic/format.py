@@ -72,7 +72,7 @@ class MessagesFormat:
         return named_event("message_start", {"type": "message_start", "message": self._message(usage)}) + PING
 
     def _message(self, usage: Usage) -> dict[str, Any]:
-        return {
+        message: dict[str, Any] = {
             "id": self._job.id,
             "type": "message",
             "role": "assistant",
@@ -82,6 +82,9 @@ class MessagesFormat:
             "stop_sequence": None,
             "usage": self._usage(usage),
         }
+        if self._job.kv_hints is not None:
+            message["kv_hints"] = self._job.kv_hints
+        return message
 
     def _ending(self, last: Delta) -> dict[str, Any]:
         stop = last.stop_reason if isinstance(last.stop_reason, str) else None

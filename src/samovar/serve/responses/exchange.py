@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from samovar.base.errors import InvalidField, NotFound, RequestError, SamovarError
 from samovar.base.shown import shown
-from samovar.serve.config import SamplingDefaults
 from samovar.serve.drain import Fail
 from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.job import Job
@@ -32,6 +31,8 @@ from samovar.serve.validation import validate
 SEALED_REASONING = "reasoning.encrypted_content"
 LOGPROBS = "message.output_text.logprobs"
 
+Heading: TypeAlias = Mapping[str, Any]
+
 
 class Exchange:
     """`compaction`: the request is for /v1/responses/compact. Used once; `close` it when the request is over."""
@@ -43,7 +44,8 @@ class Exchange:
         self._format: ResponsesFormat | None = None
         self._fail: Fail = lambda error: None
         self._cancelled: SamovarError | None = None
-        self._make: Callable[[], ResponsesFormat] | None = None
+        self._make: Callable[[Heading], ResponsesFormat] | None = None
+        self._heading: Heading = {}
         self._forget: Callable[[], object] = lambda: None
         self.final: Response | None = None
         """The response object, once nothing changes any more."""
@@ -73,12 +75,14 @@ class Exchange:
         wanted = Wanted(max_tokens=MAX_SUMMARY_TOKENS if compacts and most is None else most)
         job = conversation_job(state, caller, body, conversation, wanted, f"resp_{uuid4().hex}")
         kept = kept_messages([*history, *asked.items], state.limits.max_model_len) if compacts else None
-        self._make = self._maker(body, asked, parent, kept, caller.tenant, job, state.config.sampling)
+        self._make = self._maker(body, asked, parent, kept, caller.tenant, job)
+        self._heading = heading(body, job, state.config.sampling)
         return job
 
     def format(self, job: Job) -> ResponsesFormat:
         assert self._make is not None, "a format follows a job"
-        self._format = self._make()
+        told = {} if job.kv_hints is None else {"kv_hints": job.kv_hints}
+        self._format = self._make({**self._heading, **told})
         return self._format
 
     def cancel(self) -> None:
@@ -121,15 +125,14 @@ class Exchange:
         kept: Sequence[Any] | None,
         tenant: str,
         job: Job,
-        defaults: SamplingDefaults,
-    ) -> Callable[[], ResponsesFormat]:
-        """What makes the format. That runs on the event loop, where nothing of the conversation may be walked any more,
-        and is kept for the whole answer: it holds what the answer needs, in bytes, and nothing else of the body."""
-        head = heading(body, job, defaults)
+    ) -> Callable[[Heading], ResponsesFormat]:
+        """What makes the format of a heading. That runs on the event loop, where nothing of the conversation may be
+        walked any more, and is kept for the whole answer: it holds what the answer needs, in bytes, and nothing else
+        of the body."""
         if self._compaction:
             assert kept is not None
             shown = tuple(map(as_json, listed(kept, job.nonce)))
-            return partial(CompactionFormat, head, SummaryItem(job.nonce), shown)
+            return partial(CompactionFormat, output=SummaryItem(job.nonce), kept=shown)
         output: Output = SummaryItem(job.nonce)
         if kept is None:
             output = OutputItems(
@@ -139,14 +142,15 @@ class Exchange:
                 sealed=SEALED_REASONING in (body.include or ()),
             )
         if body.store is False:
-            return partial(ResponsesFormat, head, output, self._ended)
+            return partial(ResponsesFormat, output=output, ended=self._ended)
         # A summary replaces what it was made from: nothing before it is part of the conversation any more.
         before, items = (parent, asked.items) if kept is None else (None, kept)
-        return partial(self._stored, head, output, tenant, job.id, before, encoded(listed(items, job.nonce)))
+        inputs = encoded(listed(items, job.nonce))
+        return partial(self._stored, output=output, tenant=tenant, id=job.id, parent=before, inputs=inputs)
 
     def _stored(
         self,
-        head: Mapping[str, Any],
+        head: Heading,
         output: Output,
         tenant: str,
         id: str,

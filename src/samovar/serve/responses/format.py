@@ -130,6 +130,6 @@ class CompactionFormat(ResponsesFormat):
 
     def whole(self, answers: Sequence[Delta], usage: Usage) -> Response:
         response = super().whole(answers, usage)
-        names = ("id", "created_at", "usage", "cache_report")
+        names = ("id", "created_at", "usage", "cache_report", "kv_hints")
         answer = {name: response[name] for name in names if name in response}
         return {**answer, "object": "response.compaction", "output": [*self._kept, *response["output"]]}
