@@ -59,10 +59,18 @@ class Answer:
         return max((b - a for a, b in zip(self.arrivals, self.arrivals[1:], strict=False)), default=0.0)
 
 
-async def complete(client: httpx.AsyncClient, endpoint: Endpoint, prompt: Sequence[int], tokens: int) -> Answer:
-    """Greedy, exactly `tokens` long. Never raises for what a server or network can do: `error` says it."""
+async def complete(
+    client: httpx.AsyncClient,
+    endpoint: Endpoint,
+    prompt: Sequence[int],
+    tokens: int,
+    extra: dict[str, Any] | None = None,
+) -> Answer:
+    """Greedy, exactly `tokens` long. `extra`: fields to add to the body. Never raises for what a server or network can
+    do: `error` says it."""
     answer, begin = Answer(len(prompt), tokens), time.perf_counter()
     path, body = _request(endpoint, prompt, tokens)
+    body |= extra or {}
     try:
         # llama.cpp closes a connection after a stream without saying so: each request has one of its own.
         async with client.stream("POST", endpoint.url + path, json=body, headers={"connection": "close"}) as response:

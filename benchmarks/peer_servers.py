@@ -132,6 +132,11 @@ class Running:
         if self._process is not None:
             self._signal(signal.SIGCONT)
 
+    def send(self, number: signal.Signals) -> None:
+        """To all of its processes."""
+        if self._process is not None:
+            self._signal(number)
+
     def stop(self) -> None:
         if self._process is None:
             return
