@@ -59,13 +59,13 @@ async def answers(http: httpx.AsyncClient, url: str) -> list[list[int]]:
     return [answer.token_ids for answer in found]
 
 
-async def replay(options: argparse.Namespace, url: str) -> int:
-    """Parts of a few minutes: whatever hangs shows in the part's exit code."""
+async def replay(options: argparse.Namespace, url: str, folder: str) -> int:
+    """Its exit code. What it writes goes into `folder`."""
     command = [sys.executable, "-m", "samovar.cli.main", "bench", "replay", "--url", url, "--scale", "0.0625"]
-    command += [word for trace in options.trace for word in ("--trace", str(trace))]
+    command += [word for trace in options.trace for word in ("--trace", str(trace.absolute()))]
     command += ["--concurrency", "4", "--time-scale", "0.25", "--max-failed", "1.0", "--duration", str(options.seconds)]
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        *command, cwd=folder, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     _, errors = await process.communicate()
     if process.returncode:
@@ -103,7 +103,7 @@ async def soak(options: argparse.Namespace, disk: str) -> tuple[dict[str, Any], 
         began = time.monotonic()
         leaving, code = await asyncio.gather(
             clients(url, options.clients, options.seconds, 0.4, 1),
-            asyncio.wait_for(replay(options, url), options.seconds + 600),
+            asyncio.wait_for(replay(options, url, disk), options.seconds + 600),
         )
         await asyncio.sleep(QUIET_S)
         after = await answers(http, url)
