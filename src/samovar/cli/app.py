@@ -17,6 +17,7 @@ from samovar.cli.bench import app as bench_app
 from samovar.cli.chat import chat
 from samovar.cli.check_log import check_log
 from samovar.cli.interrupts import INTERRUPTED
+from samovar.cli.policy import app as policy_app
 from samovar.cli.replay import report
 from samovar.cli.serve import serve
 from samovar.cli.tokenizer import app as tokenizer_app
@@ -40,6 +41,7 @@ app.command()(check_log)
 app.command()(report)
 app.add_typer(bench_app, name="bench")
 app.add_typer(trace_app, name="trace")
+app.add_typer(policy_app, name="policy")
 app.add_typer(tokenizer_app, name="tokenizer")
 
 

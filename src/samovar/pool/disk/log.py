@@ -81,7 +81,7 @@ class DiskLog:
         found = recover(files, settings, self._index, self._counters)
         self._writer = Writer(files, self._index, self._counters, settings, found.epoch)
         self._appender = Appender(files, self._index, self._writer, self._counters, settings, found.next_sequence)
-        self._reader = Reader(files, self._index, self._counters, direct=settings.direct)
+        self._reader = Reader(files, self._index, self._counters)
         self._compactor = Compactor(self._index, self._reader, self._writer, self._appender, self._counters, settings)
         self._lock = threading.Lock()
         self._closed = False
@@ -106,12 +106,20 @@ class DiskLog:
         return outcomes
 
     def read_into(self, key: bytes, buffer: WriteableBuffer) -> ReadOutcome:
-        return self._read([key], [buffer])[0]
+        outcome = self._reader.read_one(key, buffer)
+        if outcome == "checksum" or outcome == "io":
+            self._wake()
+        return outcome
 
     def read_many_into(self, keys: Sequence[bytes], buffers: Sequence[WriteableBuffer]) -> tuple[ReadOutcome, ...]:
         """Records that lie side by side are read by one call. Each buffer is at least as long as its record, and
         written no further; where it begins at a multiple of 4096 bytes nothing is copied."""
-        return self._read(keys, buffers)
+        if len(keys) == 1:
+            return (self.read_into(keys[0], buffers[0]),)
+        outcomes = self._reader.read(keys, buffers)
+        if "checksum" in outcomes or "io" in outcomes:
+            self._wake()
+        return outcomes
 
     def delete(self, keys: Sequence[bytes]) -> None:
         """At once for readers; durably with the next commit, which comes by itself soon. Unknown keys are ignored."""
@@ -136,6 +144,7 @@ class DiskLog:
     def stats(self) -> DiskStats:
         index, counters = self._index, self._counters
         live, physical = index.live_bytes, index.physical_bytes
+        read_records, read_bytes = counters.reads
         return DiskStats(
             num_records=len(index),
             num_segments=len(index.segments()),
@@ -151,8 +160,8 @@ class DiskLog:
             written_bytes=counters["written_bytes"],
             compacted_bytes=counters["compacted_bytes"],
             num_commits=counters["num_commits"],
-            read_records=counters["read_records"],
-            read_bytes=counters["read_bytes"],
+            read_records=read_records,
+            read_bytes=read_bytes,
             failures=counters.failures(),
         )
 
@@ -175,6 +184,7 @@ class DiskLog:
             self._compactor.remove_empty()
             self._writer.seal()
             self._index.close()
+            self._reader.close()
             self._folder_lock.release()
 
     def __enter__(self) -> Self:
@@ -184,12 +194,6 @@ class DiskLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _read(self, keys: Sequence[bytes], buffers: Sequence[WriteableBuffer]) -> tuple[ReadOutcome, ...]:
-        outcomes = self._reader.read(keys, buffers)
-        if "checksum" in outcomes or "io" in outcomes:
-            self._wake()
-        return outcomes
 
     def _wake(self) -> None:
         if self._background is not None:

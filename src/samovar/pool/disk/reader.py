@@ -1,4 +1,5 @@
-"""Reads records: one `preadv` per run of neighbours, one checksum over each payload where it lies, no other copy.
+"""Reads records: one `preadv` per run of neighbours, one checksum over each payload where it lies, no other copy. While
+the next run is read other threads verify the last one: on a fast disk a checksum takes a quarter of the time of a read.
 
 No lock is held while the disk is asked. The segment is pinned, so its descriptor stays open; but a record may be
 overwritten, deleted (its place punched to zeros) or moved by compaction meanwhile. So a payload that does not pass is
@@ -8,6 +9,8 @@ damaged only if its entry is still the current one; else it is looked up again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+import errno
 import threading
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +20,7 @@ from samovar.pool.checksum import block_checksum
 from samovar.pool.disk.files import MOST_BUFFERS, Files
 from samovar.pool.disk.format import BLOCK_BYTES, Entry, padded
 from samovar.pool.disk.index import Index, Pinned
-from samovar.pool.disk.memory import aligned_buffer, is_aligned
+from samovar.pool.disk.memory import aligned_buffer
 from samovar.pool.disk.segment import Segment
 from samovar.pool.disk.stats import Counters
 
@@ -28,8 +31,11 @@ ReadOutcome = Literal["ok", "missing", "checksum", "io"]
 """Anything but "ok" is a miss, and what is in the buffer must not be used. "checksum": the bytes are not those that
 were written; "io": they could not be read. Either way the record is gone from then on."""
 
-RUN_BYTES = 8 << 20
-"""A run ends here, so that its payloads are verified soon after they came."""
+RUN_BYTES = 4 << 20
+"""A run ends here, so that its payloads are verified while others are read."""
+SHARED_BYTES = 128 << 10
+"""From this size on a payload is worth handing to another thread."""
+VERIFIERS = 2
 _BUFFERS_PER_RECORD = 3
 _LOOKUPS = 8
 
@@ -56,12 +62,33 @@ class _Scratch(threading.local):
 class Reader:
     """Methods are for any thread."""
 
-    def __init__(self, files: Files, index: Index, counters: Counters, *, direct: bool) -> None:
+    def __init__(self, files: Files, index: Index, counters: Counters) -> None:
         self._files = files
         self._index = index
         self._counters = counters
-        self._direct = direct
         self._scratch = _Scratch()
+        self._verifiers = ThreadPoolExecutor(VERIFIERS, thread_name_prefix="samovar-disk-verify")
+
+    def close(self) -> None:
+        """Reads may go on; they verify by themselves then."""
+        self._verifiers.shutdown(wait=False)
+
+    def read_one(self, key: bytes, buffer: WriteableBuffer) -> ReadOutcome:
+        view = memoryview(buffer).cast("B")
+        found = self._index.pin([key])[0]
+        if found is None:
+            return "missing"
+        entry, segment = found
+        assert len(view) >= entry.num_bytes, "the buffer is shorter than the record"
+        try:
+            outcome = self.fetch(entry, segment, view)
+        finally:
+            self._index.unpin((segment,))
+        if outcome == "ok":
+            self._counters.read(1, entry.num_bytes)
+        elif not self._drop(entry, outcome):
+            outcome = self._read_again(key, view)
+        return outcome
 
     def read(self, keys: Sequence[bytes], buffers: Sequence[WriteableBuffer]) -> tuple[ReadOutcome, ...]:
         """Each buffer is at least as long as its record; more than the record is not written. On 4096-byte boundaries
@@ -70,30 +97,45 @@ class Reader:
         views = [memoryview(buffer).cast("B") for buffer in buffers]
         outcomes: list[ReadOutcome] = ["missing"] * len(keys)
         again: list[int] = []
+        num_bytes = 0
         pinned = self._index.pin(keys)
         try:
-            for run in self._runs(pinned, views):
-                for (position, entry, _, _), outcome in zip(run, self._read_run(run), strict=True):
-                    if outcome != "ok" and not self._drop(entry, outcome):
-                        again.append(position)
-                    outcomes[position] = outcome
+            for (position, entry, _, _), outcome in self._read_runs(list(_runs(pinned, views))):
+                if outcome == "ok":
+                    num_bytes += entry.num_bytes
+                elif not self._drop(entry, outcome):
+                    again.append(position)
+                outcomes[position] = outcome
         finally:
-            self._index.unpin(found[1] for found in pinned if found is not None)
+            self._index.unpin([found[1] for found in pinned if found is not None])
+        self._counters.read(outcomes.count("ok"), num_bytes)
         for position in again:
             outcomes[position] = self._read_again(keys[position], views[position])
-        self._count(outcomes, pinned)
         return tuple(outcomes)
 
     def fetch(self, entry: Entry, segment: Segment, view: memoryview) -> ReadOutcome:
         """One record of a pinned segment; nothing is dropped."""
         payload = view[: entry.num_bytes]
-        if self._direct and not is_aligned(payload):
-            bounce = self._scratch.record(padded(entry.num_bytes))[: entry.num_bytes]
+        try:
+            if entry.num_bytes % BLOCK_BYTES:
+                arrived = self._into(segment, entry.offset, [(entry, payload)])
+            else:
+                arrived = self._files.read(segment.fd, [payload], entry.offset) == entry.num_bytes
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                return "io"
+            return self._bounced(entry, segment, payload)
+        return _verified(entry, payload) if arrived else "io"
+
+    def _bounced(self, entry: Entry, segment: Segment, payload: memoryview) -> ReadOutcome:
+        """Where the buffer does not lie as a direct read wants it."""
+        bounce = self._scratch.record(padded(entry.num_bytes))[: entry.num_bytes]
+        try:
             if not self._into(segment, entry.offset, [(entry, bounce)]):
                 return "io"
-            np.copyto(np.frombuffer(payload, np.uint8), np.frombuffer(bounce, np.uint8))
-        elif not self._into(segment, entry.offset, [(entry, payload)]):
+        except OSError:
             return "io"
+        np.copyto(np.frombuffer(payload, np.uint8), np.frombuffer(bounce, np.uint8))
         return _verified(entry, payload)
 
     def _read_again(self, key: bytes, view: memoryview) -> ReadOutcome:
@@ -106,6 +148,8 @@ class Reader:
                 outcome = self.fetch(*found, view)
             finally:
                 self._index.unpin([found[1]])
+            if outcome == "ok":
+                self._counters.read(1, found[0].num_bytes)
             if outcome == "ok" or self._drop(found[0], outcome):
                 return outcome
         return "missing"
@@ -117,44 +161,46 @@ class Reader:
             self._counters.failed(f"read:{outcome}")
         return dropped
 
-    def _runs(self, pinned: Sequence[Pinned | None], views: Sequence[memoryview]) -> Iterator[list[_Wanted]]:
-        """Neighbours on the disk, together; one whose buffer is not aligned, alone."""
-        wanted = [(n, *found, views[n]) for n, found in enumerate(pinned) if found is not None]
-        wanted.sort(key=lambda item: (item[2].number, item[1].offset))
-        run: list[_Wanted] = []
-        for item in wanted:
-            _, entry, segment, view = item
-            assert len(view) >= entry.num_bytes, "the buffer is shorter than the record"
-            follows = bool(run) and run[-1][2] is segment and run[-1][1].end == entry.begin
-            fits = bool(run) and entry.end - run[0][1].offset <= RUN_BYTES
-            if run and not (follows and fits and len(run) < MOST_BUFFERS // _BUFFERS_PER_RECORD):
-                yield run
-                run = []
-            if self._direct and not is_aligned(view):
-                if run:
-                    yield run
-                    run = []
-                yield [item]
+    def _read_runs(self, runs: Sequence[list[_Wanted]]) -> list[tuple[_Wanted, ReadOutcome]]:
+        """Returns when all are verified."""
+        pending: list[tuple[_Wanted, ReadOutcome | Future[ReadOutcome]]] = []
+        for number, run in enumerate(runs):
+            if self._arrived(run):
+                # What came last is shared with the verifiers, the rest is theirs.
+                theirs = len(run) if number + 1 < len(runs) else len(run) // 2
+                pending += [(item, self._later(item)) for item in run[:theirs]]
+                pending += [(item, _verified(item[1], item[3][: item[1].num_bytes])) for item in run[theirs:]]
             else:
-                run.append(item)
-        if run:
-            yield run
+                pending += [(item, self.fetch(item[1], item[2], item[3])) for item in run]
+        return [(item, outcome.result() if isinstance(outcome, Future) else outcome) for item, outcome in pending]
 
-    def _read_run(self, run: list[_Wanted]) -> list[ReadOutcome]:
-        if len(run) > 1:
-            parts = [(entry, view[: entry.num_bytes]) for _, entry, _, view in run]
-            if self._into(run[0][2], run[0][1].offset, parts):
-                return [_verified(entry, payload) for entry, payload in parts]
-        # Alone, or one of them could not be read: the others are not to suffer for it.
-        return [self.fetch(entry, segment, view) for _, entry, segment, view in run]
+    def _later(self, item: _Wanted) -> ReadOutcome | Future[ReadOutcome]:
+        _, entry, _, view = item
+        payload = view[: entry.num_bytes]
+        if entry.num_bytes >= SHARED_BYTES:
+            try:
+                return self._verifiers.submit(_verified, entry, payload)
+            except RuntimeError:  # The log was closed meanwhile.
+                return _verified(entry, payload)
+        return _verified(entry, payload)
+
+    def _arrived(self, run: Sequence[_Wanted]) -> bool:
+        """Reads the run by one call. False: its records have to be read one by one. Where one of them cannot be read, or
+        its buffer lies wrong, the others are not to suffer for it."""
+        parts = [(entry, view[: entry.num_bytes]) for _, entry, _, view in run]
+        try:
+            return self._into(run[0][2], run[0][1].offset, parts)
+        except OSError:
+            return False
 
     def _into(self, segment: Segment, offset: int, parts: Sequence[tuple[Entry, memoryview]]) -> bool:
         """One call for neighbouring records. Whole pages where reads are direct: what rounds a payload up to one, and
-        the headers between, land in scratch pages."""
+        the headers between, land in scratch pages. False when the file ends before. Raises OSError."""
         buffers: list[memoryview] = []
         ends: list[tuple[memoryview, memoryview]] = []
-        for number, (entry, payload) in enumerate(parts):
-            if number:
+        wanted = -BLOCK_BYTES
+        for entry, payload in parts:
+            if buffers:
                 buffers.append(self._scratch.page(0))
             whole = entry.num_bytes // BLOCK_BYTES * BLOCK_BYTES
             if whole:
@@ -163,22 +209,34 @@ class Reader:
                 page = self._scratch.page(len(ends) + 1)
                 buffers.append(page)
                 ends.append((payload[whole:], page))
-        wanted = sum(len(buffer) for buffer in buffers)
-        try:
-            count = self._files.read(segment.fd, buffers, offset)
-        except OSError:
-            return False
-        if count != wanted:
+            wanted += entry.stride_bytes
+        if self._files.read(segment.fd, buffers, offset) != wanted:
             return False
         for end, page in ends:
             end[:] = page[: len(end)]
         return True
 
-    def _count(self, outcomes: Sequence[ReadOutcome], pinned: Sequence[Pinned | None]) -> None:
-        good = [
-            found[0].num_bytes for outcome, found in zip(outcomes, pinned, strict=True) if outcome == "ok" and found
-        ]
-        self._counters.add(read_records=len(good), read_bytes=sum(good))
+
+def _runs(pinned: Sequence[Pinned | None], views: Sequence[memoryview]) -> Iterator[list[_Wanted]]:
+    """Neighbours on the disk, together."""
+    wanted = [(n, *found, views[n]) for n, found in enumerate(pinned) if found is not None]
+    if len(wanted) > 1:
+        wanted.sort(key=lambda item: (item[2].number, item[1].offset))
+    run: list[_Wanted] = []
+    for item in wanted:
+        _, entry, segment, view = item
+        assert len(view) >= entry.num_bytes, "the buffer is shorter than the record"
+        if run and not (
+            run[-1][2] is segment
+            and run[-1][1].end == entry.begin
+            and entry.end - run[0][1].offset <= RUN_BYTES
+            and len(run) < MOST_BUFFERS // _BUFFERS_PER_RECORD
+        ):
+            yield run
+            run = []
+        run.append(item)
+    if run:
+        yield run
 
 
 def _verified(entry: Entry, payload: memoryview) -> ReadOutcome:

@@ -50,6 +50,14 @@ class Counters:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
+        self._read_records = 0
+        self._read_bytes = 0
+
+    def read(self, num_records: int, num_bytes: int) -> None:
+        """By itself, since it comes with every read."""
+        with self._lock:
+            self._read_records += num_records
+            self._read_bytes += num_bytes
 
     def add(self, **counts: int) -> None:
         with self._lock:
@@ -62,6 +70,12 @@ class Counters:
     def __getitem__(self, name: str) -> int:
         with self._lock:
             return self._counts[name]
+
+    @property
+    def reads(self) -> tuple[int, int]:
+        """Records, bytes."""
+        with self._lock:
+            return self._read_records, self._read_bytes
 
     def failures(self) -> dict[str, int]:
         with self._lock:

@@ -1,0 +1,144 @@
+"""The streams an agent-aware policy remembers, who waits for whom, and when to look at the silent ones again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from samovar.policy.hazard import LONGEST_S, Pace
+from samovar.policy.hints import Hint
+from samovar.policy.running import Running
+from samovar.policy.spell import Spell
+
+MAX_STREAMS = 8192
+MAX_CHILDREN = 64
+"""Live sub-agents of one stream that are remembered."""
+FIRST_LOOK_S = 60.0
+"""A silence is looked at again after that much of it, and each time that it has become three times as long."""
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """A stream. `round` counts from the start of its last turn to that of the next one; `run` is there while it runs,
+    `idle` after that. What is expected while it runs is in `running`."""
+
+    name: str
+    parent: str = ""
+    num_running: int = 0
+    num_blocks: int = 0
+    """Of its last turn."""
+    seen_s: float = 0.0
+    """When its last turn began or ended."""
+    run: Spell | None = None
+    round: Spell | None = None
+    running: Running | None = None
+    idle: Spell | None = None
+    pace: Pace = field(default_factory=Pace)
+    answer_pace: Pace = field(default_factory=Pace)
+    """Of the silences after its answers, which are its user's."""
+    said: tuple[tuple[Hint, float], ...] = ()
+    """Hints since its last turn began, each with its time: at most one of a kind."""
+    children: dict[str, None] = field(default_factory=dict)
+    """Its live sub-agents, the latest last."""
+    several_s: float = -inf
+    """When one of several live sub-agents last ended."""
+    awaited: int = 0
+    """Sub-agents that a client said are at work and that have not ended yet."""
+    answers_in_between: bool = False
+    """A sub-agent that came back after an answer: its answers are no sign that it is done."""
+    watched: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.children) or self.awaited > 0
+
+
+class Memory:
+    """Bounded: the streams seen longest ago are forgotten."""
+
+    def __init__(self, max_streams: int = MAX_STREAMS) -> None:
+        self._streams: OrderedDict[str, Known] = OrderedDict()
+        self._max_streams = max_streams
+        self._looks: list[tuple[float, int, Known]] = []
+        self._num_looks = 0
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def get(self, name: str) -> Known | None:
+        return self._streams.get(name)
+
+    def seen(self, name: str, now: float) -> Known:
+        """A stream that began or ended a turn."""
+        known = self._streams.get(name)
+        if known is None:
+            known = self._streams[name] = Known(name)
+            if len(self._streams) > self._max_streams:
+                self._forget()
+        self._streams.move_to_end(name)
+        known.seen_s = now
+        return known
+
+    def _forget(self) -> None:
+        _, gone = self._streams.popitem(last=False)
+        parent = self._streams.get(gone.parent)
+        if parent is not None:
+            parent.children.pop(gone.name, None)
+        if len(self._looks) > 2 * self._max_streams:
+            self._looks = [look for look in self._looks if self._streams.get(look[2].name) is look[2]]
+            heapify(self._looks)
+
+    def watch(self, known: Known, now: float) -> None:
+        """Look at it again later; to be called when a silence begins."""
+        if not known.watched:
+            self._push(known, now + FIRST_LOOK_S)
+
+    def _push(self, known: Known, at_s: float) -> None:
+        known.watched = True
+        self._num_looks += 1
+        heappush(self._looks, (at_s, self._num_looks, known))
+
+    def due(self, now: float) -> Iterator[Known]:
+        """Streams whose silence is to be counted."""
+        while self._looks and self._looks[0][0] <= now:
+            _, _, known = heappop(self._looks)
+            known.watched = False
+            if self._streams.get(known.name) is not known:
+                continue
+            began_s = max((spell.began_s for spell in (known.round, known.idle) if spell is not None), default=now)
+            silent_s = now - began_s
+            if silent_s <= LONGEST_S:
+                self._push(known, now + max(FIRST_LOOK_S, 2.0 * silent_s))
+            yield known
+
+    # -- families --------------------------------------------------------------------------------------------------
+
+    def parent_of(self, known: Known) -> Known | None:
+        parent = self._streams.get(known.parent) if known.parent else None
+        return None if parent is known else parent
+
+    def add_child(self, parent: Known, child: Known) -> None:
+        parent.children.pop(child.name, None)
+        parent.children[child.name] = None
+        while len(parent.children) > MAX_CHILDREN:
+            del parent.children[next(iter(parent.children))]
+
+    def live_children(self, parent: Known) -> Iterator[Known]:
+        for name in parent.children:
+            child = self._streams.get(name)
+            if child is not None and child is not parent:
+                yield child
+
+    def check(self) -> None:
+        assert len(self._streams) <= self._max_streams
+        for name, known in self._streams.items():
+            assert known.name == name
+            assert known.num_running >= 0 and known.awaited >= 0
+            assert len(known.children) <= MAX_CHILDREN
+            assert known.num_running == 0 or known.idle is None, "a running stream is not silent"
+        watched = [known for _, _, known in self._looks if self._streams.get(known.name) is known]
+        assert len(watched) == len({known.name for known in watched}), "looked at twice"
+        assert all(known.watched for known in watched)
