@@ -185,8 +185,8 @@ class Reader:
         return _verified(entry, payload)
 
     def _arrived(self, run: Sequence[_Wanted]) -> bool:
-        """Reads the run by one call. False: its records have to be read one by one. Where one of them cannot be read, or
-        its buffer lies wrong, the others are not to suffer for it."""
+        """Reads the run by one call. False: its records have to be read one by one. Where one of them cannot be read,
+        or its buffer lies wrong, the others are not to suffer for it."""
         parts = [(entry, view[: entry.num_bytes]) for _, entry, _, view in run]
         try:
             return self._into(run[0][2], run[0][1].offset, parts)
