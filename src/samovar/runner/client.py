@@ -133,13 +133,14 @@ class EngineClient:
         cls,
         config: EngineProcessConfig,
         on_progress: Callable[[str], None] | None = None,
-        module: str = PROCESS_MODULE,
+        module: str | None = None,
     ) -> EngineClient:
         """Returns once the engine can take requests. What the child refused to start with is raised here as the same
-        class; a child that ends without a word raises EngineDead. `module`: what the child runs."""
+        class; a child that ends without a word raises EngineDead. `module`: what the child runs, if not
+        `PROCESS_MODULE`."""
         wire = _Wire.bind()
         try:
-            child = Child(module, msgspec.json.encode(Launch(wire.address, config)))
+            child = Child(module or PROCESS_MODULE, msgspec.json.encode(Launch(wire.address, config)))
         except OSError as error:
             wire.close()
             raise EngineDead(f"the engine process could not be started: {error}") from error
