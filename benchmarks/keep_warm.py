@@ -225,7 +225,8 @@ async def run(options: argparse.Namespace) -> int:
             )
     show(console, options.what, found)
     if options.json is not None:
-        config = {key: str(value) for key, value in vars(options).items()}
+        private = ("json", "logs", "disk")  # paths of this machine
+        config = {key: str(value) for key, value in vars(options).items() if key not in private}
         write_result(bench_result(f"keep_warm {options.what}", config, found, repeats=options.reps), options.json)
     console.print("fine" if fine else "NOT as it should be")
     return 0 if fine else 1

@@ -151,7 +151,7 @@ def main() -> int:
         found, wrong = asyncio.run(soak(options, disk))
     print(json.dumps(found, indent=2))
     if options.json is not None:
-        settings = {key: str(value) for key, value in vars(options).items()}
+        settings = {key: str(value) for key, value in vars(options).items() if key not in ("json", "trace")}
         write_result(bench_result("kv faults", settings, found), options.json)
     print("FAILED" if wrong else "passed")
     return 1 if wrong else 0
