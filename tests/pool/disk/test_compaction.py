@@ -149,11 +149,11 @@ def test_when_nothing_comes_back_writes_are_refused_then_deletions(tmp_path: Pat
             number = len(outcomes) % 20
             log.delete([key_of(number)])
             outcomes.append(log.flush())
-        assert outcomes.count("ok") >= 10 and outcomes[-1] == "full"
+        assert outcomes.count("ok") >= 3 and outcomes[-1] == "full"
         assert log.write([block(50)]) == ("full",)
         log._index.check()
-        hard = log._settings.hard_bytes
-    assert files.most_bytes <= hard, "nor did the footer go beyond"
+        firm = log._settings.firm_bytes
+    assert files.most_bytes <= firm, "nor did the footer go beyond"
 
 
 def test_a_footer_that_would_be_too_much_is_left_out(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Appender:
     def flush(self) -> WriteOutcome:
         """Makes the deletions so far durable."""
         owed = self._index.take_owed()
-        outcome = self._writer.write_tombstones(_tombstones(owed))
+        outcome = self._writer.write_tombstones(_tombstones(owed), self._settings.firm_bytes)
         if outcome == "ok":
             self._punch(owed)
         else:
@@ -70,16 +70,17 @@ class Appender:
 
     def copy(self, payloads: Sequence[tuple[Entry, memoryview]]) -> WriteOutcome:
         """Writes verified payloads of live records once more, and makes the copies the current records."""
+        limit = self._settings.hard_bytes
         waiting = [
             (entry, Draft(entry.key, entry.parent, entry.stream, entry.sequence, entry.checksum, payload))
             for entry, payload in payloads
         ]
         while waiting:
-            room = self._writer.room_bytes(waiting[0][1].stride_bytes)
+            room = self._writer.room_bytes(waiting[0][1].stride_bytes, limit)
             if not isinstance(room, int):
                 return room
             count = _fitting([draft for _, draft in waiting], room)
-            done = self._writer.commit((), [draft for _, draft in waiting[:count]])
+            done = self._writer.commit((), [draft for _, draft in waiting[:count]], limit)
             if not isinstance(done, list):
                 return done
             segment = self._active()
@@ -91,7 +92,7 @@ class Appender:
 
     def keep_tombstones(self, segment: Segment) -> WriteOutcome:
         """Copies those that are still needed out of a segment that is about to go."""
-        return self._writer.write_tombstones(self._index.tombstones_to_keep(segment))
+        return self._writer.write_tombstones(self._index.tombstones_to_keep(segment), self._settings.hard_bytes)
 
     def _draft(self, record: Record) -> Draft:
         data = memoryview(record.data).cast("B")
@@ -129,11 +130,12 @@ class Appender:
             self._index.owe(owed[TOMBSTONES_PER_BLOCK:])
             owed = owed[:TOMBSTONES_PER_BLOCK]
         ahead = BLOCK_BYTES if owed else 0
-        room = self._writer.room_bytes(ahead + waiting[0][1].stride_bytes)
+        limit = self._settings.firm_bytes
+        room = self._writer.room_bytes(ahead + waiting[0][1].stride_bytes, limit)
         done: list[Entry] | WriteOutcome = room if not isinstance(room, int) else "io"
         if isinstance(room, int):
             count = _fitting([draft for _, draft in waiting], room - ahead)
-            done = self._writer.commit(_tombstones(owed), [draft for _, draft in waiting[:count]])
+            done = self._writer.commit(_tombstones(owed), [draft for _, draft in waiting[:count]], limit)
         if not isinstance(done, list):
             self._index.owe(owed)
             return done, 0

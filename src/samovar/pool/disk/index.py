@@ -48,14 +48,6 @@ class Index:
                 found.append((entry, segment))
             return found
 
-    def pin_segment(self, segment: Segment) -> bool:
-        """False when it has left meanwhile."""
-        with self._lock:
-            if segment.retired:
-                return False
-            segment.num_pins += 1
-            return True
-
     def unpin(self, segments: Iterable[Segment]) -> None:
         closing: list[Segment] = []
         with self._lock:

@@ -21,6 +21,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from samovar.base.errors import ConfigError
 from samovar.pool.disk.appender import Appender, stride_of
 from samovar.pool.disk.background import Background
 from samovar.pool.disk.compaction import COPY_BYTES, Compactor, Urgency
@@ -67,6 +68,9 @@ class DiskLog:
         settings, lock = take_folder(files, folder, asked)
         try:
             return cls(files, settings, lock, background=background)
+        except OSError as error:
+            lock.release()
+            raise ConfigError(f"the disk folder {folder} cannot be read: {error.strerror or error}") from None
         except BaseException:
             lock.release()
             raise

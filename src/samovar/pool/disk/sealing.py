@@ -18,7 +18,7 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 def write_footer(files: Files, fd: int, segment: Segment, settings: Settings, index: Index, counters: Counters) -> None:
     """Behind the last commit. When it cannot be written the file is cut back and does without."""
     block = footer(segment.entries, segment.tombstones, segment.binding, segment.size_bytes)
-    if index.physical_bytes + len(block) > settings.hard_bytes:
+    if index.physical_bytes + len(block) > settings.firm_bytes:
         return
     segment.allocated_bytes += len(block)
     counters.add(written_bytes=len(block))

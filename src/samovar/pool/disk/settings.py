@@ -3,10 +3,11 @@
 `capacity_bytes` is a promise about the disk: the files never occupy more than 1.1 times as much. Inside it:
 
     packed     1.00   what live records may take, headers and their share of each segment's ends included
-    pressure   1.03   above it compaction looks for dead bytes
-    soft       1.05   above it no new record is written
-    hard       1.09   above it nothing is written: tombstones, copies and footers end here
-                      (the rest is for the file system's own blocks, which it counts as the file's)
+    pressure   1.02   above it compaction looks for dead bytes
+    soft       1.04   above it no new record is written
+    firm       1.05   above it no tombstone is written for what was deleted
+    hard       1.09   above it nothing is written: compaction ends here, whose room nobody else may take, since it is
+                      what makes room again (the rest is for the file system's own blocks, which it counts as the file's)
 
 Where holes cannot be punched, dead bytes come back only by copying live ones; live records are then held to 0.85, since
 copying costs the more the fuller the disk is.
@@ -65,10 +66,14 @@ class Settings:
 
     @property
     def pressure_bytes(self) -> int:
-        return self.capacity_bytes * 103 // 100
+        return self.capacity_bytes * 102 // 100
 
     @property
     def soft_bytes(self) -> int:
+        return self.capacity_bytes * 104 // 100
+
+    @property
+    def firm_bytes(self) -> int:
         return self.capacity_bytes * 105 // 100
 
     @property

@@ -73,25 +73,28 @@ class Writer:
         self._epoch = epoch
         self._num_segments = 0
         self._active: _Active | None = None
-        self._ceiling_bytes = self._allowed(index.physical_bytes)
+        self._excess_bytes = self._beyond(index.physical_bytes)
 
     @property
     def active(self) -> Segment | None:
         return self._active.segment if self._active else None
 
-    def room_bytes(self, at_least: int) -> int | WriteOutcome:
-        """What the active segment can take, after a new one was begun if `at_least` did not fit."""
-        limit = self._settings.segment_bytes
-        if self._active is not None and self._active.segment.size_bytes + at_least > limit:
+    def room_bytes(self, at_least: int, limit_bytes: int) -> int | WriteOutcome:
+        """What the active segment can take, after a new one was begun if `at_least` did not fit. `limit_bytes`, here and
+        below: of all files together."""
+        end = self._settings.segment_bytes
+        if self._active is not None and self._active.segment.size_bytes + at_least > end:
             self.seal()
         if self._active is None:
-            failure = self._begin()
+            failure = self._begin(limit_bytes)
             if failure is not None:
                 return failure
         assert self._active is not None
-        return limit - self._active.segment.size_bytes
+        return end - self._active.segment.size_bytes
 
-    def commit(self, tombstones: Sequence[Tombstone], drafts: Sequence[Draft]) -> list[Entry] | WriteOutcome:
+    def commit(
+        self, tombstones: Sequence[Tombstone], drafts: Sequence[Draft], limit_bytes: int
+    ) -> list[Entry] | WriteOutcome:
         """Where the drafts are now, in their order, durably; or why not. They fit into the active segment. The entries
         are not published yet."""
         active = self._active
@@ -99,7 +102,7 @@ class Writer:
         begin = active.segment.size_bytes
         buffers, entries, end = self._laid_out(active, tombstones, drafts)
         assert end <= self._settings.segment_bytes
-        if not self._fits(end - begin):
+        if not self._fits(end - begin, limit_bytes):
             return "full"
         active.segment.allocated_bytes += end - begin
         self._counters.add(written_bytes=end - begin, num_commits=1)
@@ -115,15 +118,15 @@ class Writer:
         active.num_commits += 1
         return entries
 
-    def write_tombstones(self, tombstones: Sequence[Tombstone]) -> WriteOutcome:
+    def write_tombstones(self, tombstones: Sequence[Tombstone], limit_bytes: int) -> WriteOutcome:
         """All of them, in as few commits as segments allow; stops at the first that fails."""
         rest = list(tombstones)
         while rest:
-            room = self.room_bytes(BLOCK_BYTES)
+            room = self.room_bytes(BLOCK_BYTES, limit_bytes)
             if not isinstance(room, int):
                 return room
             count = room // BLOCK_BYTES * TOMBSTONES_PER_BLOCK
-            done = self.commit(rest[:count], ())
+            done = self.commit(rest[:count], (), limit_bytes)
             if not isinstance(done, list):
                 return done
             del rest[:count]
@@ -159,10 +162,10 @@ class Writer:
         self._index.retire(segment)
         return True
 
-    def _begin(self) -> WriteOutcome | None:
+    def _begin(self, limit_bytes: int) -> WriteOutcome | None:
         """A new active segment; its superblock becomes durable with its first commit."""
         settings = self._settings
-        if not self._fits(BLOCK_BYTES):
+        if not self._fits(BLOCK_BYTES, limit_bytes):
             return "full"
         number = segment_number(self._epoch, self._num_segments)
         self._num_segments += 1
@@ -238,16 +241,16 @@ class Writer:
             self._counters.failed("state:io")
         self._close(active.fd)
 
-    def _fits(self, num_bytes: int) -> bool:
+    def _fits(self, num_bytes: int, limit_bytes: int) -> bool:
         physical = self._index.physical_bytes
-        self._ceiling_bytes = min(self._ceiling_bytes, self._allowed(physical))
-        return physical + num_bytes <= self._ceiling_bytes
+        self._excess_bytes = min(self._excess_bytes, self._beyond(physical))
+        return physical + num_bytes <= limit_bytes + self._excess_bytes
 
-    def _allowed(self, physical_bytes: int) -> int:
-        """More than the capacity allows only where it was made smaller since the files were written: tombstones must
-        get through, or nothing could ever be deleted. It comes down with the files."""
+    def _beyond(self, physical_bytes: int) -> int:
+        """More than the capacity allows only where it was made smaller since the files were written: tombstones must get
+        through, or nothing could ever be deleted. It comes down with the files."""
         hard = self._settings.hard_bytes
-        return hard if physical_bytes <= hard else physical_bytes + self._settings.segment_bytes
+        return 0 if physical_bytes <= hard else physical_bytes - hard + self._settings.segment_bytes
 
     def _uncache(self, fd: int, offset: int, num_bytes: int) -> None:
         try:
