@@ -10,6 +10,7 @@ from samovar.core.plan import Load
 from samovar.core.ports import TierShare
 from samovar.core.state import RequestState, Status
 from samovar.core.streams import explain
+from samovar.core.warm_first import passes
 from samovar.policy.retention import TurnStart
 
 LEAST_LOAD_DEADLINE_S = 10.0
@@ -75,6 +76,9 @@ class Admission:
             return False
         for passed in draft.no_room:
             passed.passed_over += 1
+        if draft.behind and state not in draft.behind:
+            for passed in draft.behind:
+                passed.passed_over += passes(state, passed)
         if state.incarnation == 0:
             board.counters.admitted += 1
             self.pace.admitted(now)

@@ -33,6 +33,8 @@ class Draft:
     pending: list[tuple[RequestState, int, BlockId]] = field(default_factory=list)
     no_room: list[RequestState] = field(default_factory=list)
     """Waiting requests that did not fit, in the order they were looked at."""
+    behind: list[RequestState] = field(default_factory=list)
+    """Waiting requests that let warm ones go first (`core.warm_first`)."""
     full: bool = False
     """A request that was passed over too often has reserved whatever room comes up."""
     had_prefill: bool = False

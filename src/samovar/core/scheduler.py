@@ -16,6 +16,7 @@ from samovar.core.prefetch import Prefetcher
 from samovar.core.state import RequestState, Status
 from samovar.core.transfers import give_up_late_loads
 from samovar.core.verify import plan_comparisons
+from samovar.core.warm_first import those_behind
 
 
 class Scheduler:
@@ -123,7 +124,9 @@ class Scheduler:
         def take(state: RequestState, most: int) -> int:
             return self._take(draft, state, min(most, threshold) if threshold else most, now, deferred)
 
-        draft.budget = board.queues.serve(draft.budget, take)
+        draft.behind = those_behind(board)
+        ids = {state.id for state in draft.behind}
+        draft.budget = board.queues.serve(draft.budget, take, (lambda state: state.id in ids) if ids else None)
         if threshold and len(draft.grants) == 1 and not draft.chunks and draft.budget > 0:
             # Nothing else could run: the threshold protects nobody.
             grant = draft.grants[0]

@@ -14,6 +14,8 @@ from samovar.core.state import RequestState
 
 Take = Callable[[RequestState, int], int]
 """(request, most tokens) -> tokens taken; 0 when it cannot run now."""
+Later = Callable[[RequestState], bool]
+"""Whether a request lets those of its priority go first."""
 
 
 def _order(state: RequestState) -> tuple[int, bool, int]:
@@ -61,9 +63,10 @@ class TenantQueues:
                 self._turn = names[(names.index(tenant) + 1) % len(names)] if len(names) > 1 else None
             del self._queues[tenant], self._deficits[tenant]
 
-    def serve(self, budget: int, take: Take) -> int:
+    def serve(self, budget: int, take: Take, later: Later | None = None) -> int:
         """Hand out up to `budget` tokens; returns what is left. `take` is called at most once per request, with all
         that is left, so nothing is left while somebody could use it; who takes more than its deficit owes the rest.
+        `later`: those of a tenant that stand behind their equals this time.
 
         The next call begins where this one ended, whatever ran out: tokens, seats or room.
         """
@@ -82,7 +85,7 @@ class TenantQueues:
                     self._deficits[name] = min(self._deficits[name] + self.quantum, self.quantum)
                 resumed = False
                 before = budget
-                budget, starved = self._visit(name, budget, take, seen)
+                budget, starved = self._visit(name, budget, take, later, seen)
                 hungry = hungry or starved
                 if budget < before:
                     goes_on = budget == 0 and self._deficits.get(name, 0) > 0
@@ -94,9 +97,12 @@ class TenantQueues:
     def _first_present(self, names: list[str]) -> str | None:
         return next((name for name in names if name in self._queues), None)
 
-    def _visit(self, name: str, budget: int, take: Take, seen: set[int]) -> tuple[int, bool]:
+    def _visit(self, name: str, budget: int, take: Take, later: Later | None, seen: set[int]) -> tuple[int, bool]:
         """One tenant's turn: (budget left, it could have used more than its deficit)."""
-        for state in list(self._queues[name]):
+        queue = list(self._queues[name])
+        if later is not None:
+            queue.sort(key=lambda state: (state.request.priority, later(state)))
+        for state in queue:
             if budget == 0:
                 break
             if state.id in seen:
