@@ -193,34 +193,37 @@ def test_flags_that_do_nothing_or_say_it_twice(flags: dict[str, str], named: lis
 
 
 def test_sizes_in_blocks() -> None:
-    settings = TierSettings((HostSettings("host", 100_050),), DiskSettings("/kv", 100_000))
+    """Of what a block takes: multiples of 4096 bytes in memory, as many and a header on disk."""
+    settings = TierSettings((HostSettings("host", 100 * 4096 + 50),), DiskSettings("/kv", 8 << 20))
     assert fit(settings, 1000, 10) == fit(settings, 1000, 10, available_bytes=10**9)
-    sizes = fit(settings, 1000, 10, disk_record_bytes=2000)
-    assert (sizes.host_blocks, sizes.disk_blocks, sizes.warnings) == ((100,), 40, ())
+    sizes = fit(settings, 1000, 10)
+    assert (sizes.host_blocks, sizes.warnings) == ((100,), ())
+    assert 0.7 * (8 << 20) <= sizes.disk_blocks * 8192 <= 8 << 20
+    assert fit(settings, 4097, 10).host_blocks == (50,)
 
 
 def test_more_than_seven_tenths_of_free_memory_is_clipped_with_one_warning() -> None:
-    settings = TierSettings((HostSettings("a", 60_000), HostSettings("b", None, 40)))
-    sizes = fit(settings, 1000, 5, available_bytes=100_000)
+    settings = TierSettings((HostSettings("a", 60 * 4096), HostSettings("b", None, 40)))
+    sizes = fit(settings, 4096, 5, available_bytes=100 * 4096)
     assert sizes.host_blocks == (42, 28) and len(sizes.warnings) == 1 and "70%" in sizes.warnings[0]
-    assert fit(settings, 1000, 5, available_bytes=200_000).host_blocks == (60, 40)
-    assert fit(settings, 1000, 5, available_bytes=None).host_blocks == (60, 40)
+    assert fit(settings, 4096, 5, available_bytes=200 * 4096).host_blocks == (60, 40)
+    assert fit(settings, 4096, 5, available_bytes=None).host_blocks == (60, 40)
 
 
 def test_a_host_tier_not_larger_than_the_device_cannot_help() -> None:
-    host = (HostSettings("host", 10_000),)
-    (warning,) = fit(TierSettings(host), 1000, 10).warnings
+    host = (HostSettings("host", 10 * 4096),)
+    (warning,) = fit(TierSettings(host), 4096, 10).warnings
     assert "10 blocks" in warning and "cannot help" in warning
-    assert fit(TierSettings(host), 1000, 9).warnings == ()
-    assert fit(TierSettings(host, DiskSettings("/kv", 100_000)), 1000, 10).warnings == ()
+    assert fit(TierSettings(host), 4096, 9).warnings == ()
+    assert fit(TierSettings(host, DiskSettings("/kv", 8 << 20)), 4096, 10).warnings == ()
 
 
 @pytest.mark.parametrize(
     ("settings", "available", "named"),
     [
-        (TierSettings((HostSettings("host", 999),)), None, "host"),
-        (TierSettings((HostSettings("host", 5000),)), 1000, "clipping"),
-        (TierSettings((HostSettings("host", 5000),), DiskSettings("/kv", 1000)), None, "disk"),
+        (TierSettings((HostSettings("host", 4095),)), None, "host"),
+        (TierSettings((HostSettings("host", 8192),)), 1000, "clipping"),
+        (TierSettings((HostSettings("host", 8192),), DiskSettings("/kv", 1000)), None, "disk"),
     ],
 )
 def test_a_tier_that_holds_no_block(settings: TierSettings, available: int | None, named: str) -> None:
@@ -230,14 +233,15 @@ def test_a_tier_that_holds_no_block(settings: TierSettings, available: int | Non
 
 def test_the_connector_is_built_from_them() -> None:
     settings = TierSettings(
-        (HostSettings("a", 10_000), HostSettings("b", 20_000)), DiskSettings("/kv", 50_000, None, 1)
+        (HostSettings("a", 10 * 4096), HostSettings("b", 20 * 4096)), DiskSettings("/kv", 8 << 20, None, 1)
     )
-    tiers = build_tiers(settings, fit(settings, 1000, 1), LRU(), 1000)
+    sizes = fit(settings, 1000, 1)
+    tiers = build_tiers(settings, sizes, LRU(), 1000)
     assert isinstance(tiers.connector, MultiConnector) and tiers.num_slots == 30
     assert [(report.tier, report.num_blocks) for report in tiers.connector.report()] == [
         ("a:host", 10),
         ("b:host", 20),
-        ("disk", 40),
+        ("disk", sizes.disk_blocks),
     ]
     assert tiers.on_disk is not None and tiers.on_disk.restore([(b"k", b"", "s")]) == ()
     assert tiers.connector.blocks_of([b"k"])["disk"] == 1

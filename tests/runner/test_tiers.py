@@ -21,6 +21,7 @@ from samovar.models.checkpoint import open_folder
 from samovar.models.load import Model, load_model
 from samovar.policy.agent import AgentPolicy
 from samovar.policy.lru import LRU
+from samovar.pool.arena import slot_stride_bytes
 
 pytestmark = pytest.mark.torch
 
@@ -49,7 +50,11 @@ def rigs(model: Model) -> Iterator:  # type: ignore[type-arg]
 
 
 def disk_at(path: Path, host_blocks: int) -> TierSettings:
-    settings = tiers_of(offloading_size=f"{host_blocks * BLOCK_BYTES}B", disk_path=str(path / "disk"), disk_size="8MiB")
+    settings = tiers_of(
+        offloading_size=f"{host_blocks * slot_stride_bytes(BLOCK_BYTES)}B",
+        disk_path=str(path / "disk"),
+        disk_size="8MiB",
+    )
     assert settings is not None
     return settings
 

@@ -154,7 +154,7 @@ async def test_settings_name_sizes_and_no_path(tiny: Tiny, tmp_path: Path) -> No
     engine = await EngineClient.start(tiered(tiny, tmp_path, kv_transfer_config=text, **none))
     try:
         settings = engine.info.settings
-        assert int(settings["kv-host-blocks"]) == (1 << 20) // 2048 and int(settings["kv-disk-blocks"]) > 100
+        assert int(settings["kv-host-blocks"]) == (1 << 20) // 4096 and int(settings["kv-disk-blocks"]) > 100
         assert not {"kv-disk-path", "kv-transfer-config"} & settings.keys()
         assert not [name for name, value in settings.items() if str(tmp_path) in value]
     finally:

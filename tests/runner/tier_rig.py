@@ -23,6 +23,7 @@ from samovar.kv.settings import TierSettings, tiers_of
 from samovar.models.load import Model, new_cache
 from samovar.policy.lru import LRU
 from samovar.policy.retention import RetentionPolicy
+from samovar.pool.arena import slot_stride_bytes
 from samovar.runner.local import LocalRunner
 from samovar.runner.tiers import Device, Tiers, make_tiers
 
@@ -115,7 +116,7 @@ def make_rig(
 
 
 def host_of(num_blocks: int, block_bytes: int) -> TierSettings:
-    settings = tiers_of(offloading_size=f"{num_blocks * block_bytes}B")
+    settings = tiers_of(offloading_size=f"{num_blocks * slot_stride_bytes(block_bytes)}B")
     assert settings is not None
     return settings
 

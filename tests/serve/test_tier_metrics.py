@@ -7,7 +7,7 @@ import pytest
 from samovar.core.stats import EngineStats, TierReport
 from samovar.serve import misses
 from samovar.serve.engine_metrics import MISS_REASONS
-from samovar.serve.tier_metrics import MAX_LABELS, OTHER
+from samovar.serve.tier_metrics import MAX_LABELS, OTHER, TierMetrics
 from tests.serve.asgi import Server
 from tests.serve.cache_samples import LiveDay, Samples, report, samples
 from tests.serve.conftest import MakeServer
@@ -120,3 +120,10 @@ async def test_every_reason_of_a_miss_has_a_series_from_the_start(make_server: M
     for reason in MISS_REASONS:
         assert found["samovar:prefix_cache_misses_total", (("reason", reason),)] == 0
     assert set(MISS_REASONS) == set(misses._MEANINGS)
+
+
+def test_tiers_of_several_connectors_keep_their_names() -> None:
+    names = ("UMBPStoreConnector-1:host", "UMBPStoreConnector-2:host", "UMBPStoreConnector-2:disk")
+    tiers = tuple(TierReport(name, 10, 1, 100, 100, 1000) for name in names)
+    gauge = next(iter(TierMetrics((), ()).collect(tiers)))
+    assert {sample.labels["tier"] for sample in gauge.samples} == set(names)

@@ -16,7 +16,7 @@ class TierReport(msgspec.Struct, frozen=True):
     """With content, or being filled."""
     block_bytes: int = 0
     physical_bytes: int = 0
-    """Memory or disk space taken now, all overhead included."""
+    """Memory or disk space taken now: blocks alone as the core counts, all of it once a runner measured."""
     capacity_bytes: int = 0
     stored_blocks: int = 0
     loaded_blocks: int = 0

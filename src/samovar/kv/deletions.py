@@ -3,6 +3,7 @@ keys: a late deletion would take the new record for the old one."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 from samovar.base.ids import BlockId, BlockKey
@@ -20,7 +21,7 @@ class Deletions:
     def __init__(self, disk: Tier, transfers: Transfers) -> None:
         self._disk = disk
         self._transfers = transfers
-        self._queued: list[BlockKey] = []
+        self._queued: deque[BlockKey] = deque()
         self._slots: dict[BlockKey, BlockId | None] = {}
         """Of what is queued or under way: the room that it takes; None where somebody else took it sooner."""
         self.num_slots = 0
@@ -44,7 +45,7 @@ class Deletions:
 
     def moves(self, most: int) -> Iterator[Move]:
         while self._queued and most > 0:
-            keys, self._queued = tuple(self._queued[:MOST_KEYS]), self._queued[MOST_KEYS:]
+            keys = tuple(self._queued.popleft() for _ in range(min(MOST_KEYS, len(self._queued))))
             most -= 1
             yield Move(self._transfers.begin_move(UnderWay("delete", keys)), "delete", 0, keys)
 

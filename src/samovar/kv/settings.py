@@ -9,12 +9,12 @@ from typing import Final
 from samovar.base.errors import ConfigError
 from samovar.base.units import parse_bytes
 from samovar.kv.config import FLAG, KVTransferConfig, LoadFailurePolicy
+from samovar.pool.arena import slot_stride_bytes
+from samovar.pool.disk.settings import records_planned
 
 STAGING_BYTES: Final = 1 << 30
 """Of the host tier that a disk needs, when none is asked for."""
 MOST_OF_FREE_MEMORY: Final = 0.7
-FILLED_SHARE: Final = 0.8
-"""Of a disk's records; a segmented log needs the rest to clean up."""
 _GIB = 1 << 30
 
 
@@ -54,6 +54,7 @@ class TierSizes:
 
     host_blocks: tuple[int, ...]
     disk_blocks: int
+    """On a file system that punches holes; an open log knows for certain."""
     warnings: tuple[str, ...] = ()
 
 
@@ -133,13 +134,13 @@ def fit(
     block_bytes: int,
     device_blocks: int,
     available_bytes: int | None = None,
-    disk_record_bytes: int | None = None,
 ) -> TierSizes:
-    """The sizes in blocks. `available_bytes`: memory that could still be taken, None when the system does not say;
-    `disk_record_bytes`: what a block takes on disk, headers included. Raises ConfigError when a tier holds no block."""
+    """The sizes in blocks. `available_bytes`: memory that could still be taken, None when the system does not say.
+    Raises ConfigError when a tier holds no block."""
     warnings: list[str] = []
+    slot_bytes = slot_stride_bytes(block_bytes)
     wanted = [
-        (host.num_blocks or 0) * block_bytes if host.num_bytes is None else host.num_bytes for host in settings.hosts
+        (host.num_blocks or 0) * slot_bytes if host.num_bytes is None else host.num_bytes for host in settings.hosts
     ]
     share = 1.0
     if available_bytes is not None and sum(wanted) > (most := int(available_bytes * MOST_OF_FREE_MEMORY)):
@@ -148,29 +149,18 @@ def fit(
             f"the host tier is to have {_gib(sum(wanted))}, and {_gib(available_bytes)} of memory are free: it gets "
             f"{MOST_OF_FREE_MEMORY:.0%} of that, {_gib(most)}"
         )
-    host_blocks = tuple(int(num_bytes * share) // block_bytes for num_bytes in wanted)
+    host_blocks = tuple(int(num_bytes * share) // slot_bytes for num_bytes in wanted)
     for host, num_bytes, num_blocks in zip(settings.hosts, wanted, host_blocks, strict=True):
         if num_blocks == 0:
             size = f"{int(num_bytes * share)} bytes" + (" after clipping" if share < 1.0 else "")
-            raise ConfigError(f"the tier {host.name} has {size} and holds no block: one has {block_bytes} bytes")
+            raise ConfigError(f"the tier {host.name} has {size} and holds no block: one takes {slot_bytes} bytes")
     if settings.disk is None and sum(host_blocks) <= device_blocks:
         warnings.append(
             f"the host tier holds {sum(host_blocks)} blocks and the device {device_blocks}: it cannot help, since "
             "everything in it is on the device as well; make it larger"
         )
-    return TierSizes(host_blocks, _disk_blocks(settings.disk, disk_record_bytes or block_bytes), tuple(warnings))
-
-
-def _disk_blocks(disk: DiskSettings | None, record_bytes: int) -> int:
-    if disk is None:
-        return 0
-    num_blocks = int(disk.num_bytes * FILLED_SHARE) // record_bytes
-    if num_blocks == 0:
-        raise ConfigError(
-            f"the disk tier has {disk.num_bytes} bytes and holds no block: one takes {record_bytes} bytes, and "
-            f"{FILLED_SHARE:.0%} of the size is used"
-        )
-    return num_blocks
+    disk_blocks = 0 if settings.disk is None else records_planned(settings.disk.num_bytes, block_bytes)
+    return TierSizes(host_blocks, disk_blocks, tuple(warnings))
 
 
 def _gib(num_bytes: int) -> str:

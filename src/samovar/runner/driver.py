@@ -20,6 +20,7 @@ from samovar.core.events import ErrorInfo, Output, Verdict
 from samovar.core.ports import Runner, Ticket
 from samovar.core.replay import Recorder
 from samovar.core.request import Request
+from samovar.core.stats import CacheReport
 from samovar.runner.admission import refusal
 from samovar.runner.link import Link
 from samovar.runner.messages import (
@@ -57,13 +58,16 @@ class Driver:
         wake: Wake,
         vocab_size: int,
         clock: Callable[[], float] = time.monotonic,
+        measured: Callable[[CacheReport], CacheReport] | None = None,
     ) -> None:
+        """`measured` completes a report with what only the worker's half of the tiers knows."""
         self._engine = engine
         self._runner = runner
         self._link = link
         self._wake = wake
         self._vocab_size = vocab_size
         self._clock = clock
+        self._measured = measured
         self._in_flight: deque[tuple[int, Ticket]] = deque()
         self._live: dict[RequestId, None] = {}
         """Requests that were accepted and have not ended. A dictionary keeps their order."""
@@ -136,7 +140,7 @@ class Driver:
                 case TurnOutcome(request_id=request_id, reason=reason, tools=tools):
                     self._engine.outcome(request_id, reason, tools, self._clock())
                 case GetCacheReport():
-                    self._link.send(CacheReported(self._engine.cache_report(self._clock())))
+                    self._link.send(CacheReported(self._report()))
                 case Check():
                     self._link.send(Checked(self._violation()))
                 case Shutdown():
@@ -153,6 +157,10 @@ class Driver:
         if verdict.error is None:
             self._live[request.id] = None
         return verdict
+
+    def _report(self) -> CacheReport:
+        report = self._engine.cache_report(self._clock())
+        return report if self._measured is None else self._measured(report)
 
     def _violation(self) -> str | None:
         try:

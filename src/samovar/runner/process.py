@@ -67,7 +67,8 @@ def _serve(launch: Launch, link: Link) -> None:
 
 
 def _drive(booted: Booted, link: Link, wake: Wake, stop: _Stop) -> None:
-    driver = Driver(booted.engine, booted.runner, link, wake, booted.info.vocab_size)
+    measured = booted.tiers.measured if booted.tiers is not None else None
+    driver = Driver(booted.engine, booted.runner, link, wake, booted.info.vocab_size, measured=measured)
     # The model's objects live as long as the process: out of every later collection.
     gc.collect()
     gc.freeze()

@@ -9,11 +9,14 @@ from pathlib import Path
 import time
 from typing import Any
 
+from msgspec.structs import replace as replace_struct
 from numpy.typing import NDArray
 import torch
 
 from samovar.base.errors import ConfigError
 from samovar.core.ports import Connector
+from samovar.core.stats import CacheReport
+from samovar.core.stream_names import lasting_name
 from samovar.kv.build import Tiers as Planned
 from samovar.kv.build import build_tiers
 from samovar.kv.host_memory import new_arena
@@ -23,6 +26,7 @@ from samovar.kv.settings import DiskSettings, TierSettings, TierSizes, fit
 from samovar.models.batch import KVCache
 from samovar.policy.agent import AgentPolicy
 from samovar.policy.retention import RetentionPolicy
+from samovar.pool.disk.folder import others_bytes
 from samovar.pool.disk.log import DiskLog
 
 Report = Callable[[str], None]
@@ -43,6 +47,14 @@ class Tiers:
     def is_flushing(self) -> bool:
         """Whether something that is to survive a restart would not do so now."""
         return any(report.not_yet_durable_blocks for report in self.connector.report())
+
+    def measured(self, report: CacheReport) -> CacheReport:
+        """With what memory and disk really take, which the connector can only estimate."""
+        taken = {"disk": self.disk.stats().physical_bytes} if self.disk is not None else {}
+        if len(self.sizes.host_blocks) == 1:  # several share one arena
+            taken["host"] = self.mover.stats().host_touched_bytes
+        tiers = tuple(replace_struct(t, physical_bytes=taken.get(t.tier, t.physical_bytes)) for t in report.tiers)
+        return replace_struct(report, tiers=tiers)
 
     def close(self) -> None:
         if self.disk is not None:
@@ -91,11 +103,11 @@ def make_tiers(
     disk = None if settings.disk is None else _open_disk(settings.disk, device.namespace + layout.fingerprint, size)
     if disk is not None:
         sizes = replace(sizes, disk_blocks=disk.max_records)
-    # Each capacity has a guard of its own.
+    # The guard of what is below the device has that capacity in view.
     order = policy.tier(sum(sizes.host_blocks)) if isinstance(policy, AgentPolicy) else policy
     planned = build_tiers(settings, sizes, order, size, lambda: device.compute_block_s or _COMPUTE_BLOCK_S)
-    if disk is not None:
-        report(_restore(planned, disk, began))
+    if disk is not None and settings.disk is not None:
+        report(_restore(planned, disk, began) + _beside(settings.disk.path, device.namespace + layout.fingerprint))
     return Tiers(planned.connector, TierMover(layout, arena, disk, on_done), sizes, disk)
 
 
@@ -128,10 +140,15 @@ def _open_disk(disk: DiskSettings, namespace: bytes, block_bytes: int) -> DiskLo
 def _restore(planned: Planned, disk: DiskLog, began: float) -> str:
     assert planned.on_disk is not None
     records = disk.recovered()
-    lost = planned.on_disk.restore(((r.key, r.parent, r.stream) for r in records), time.monotonic())
+    lost = planned.on_disk.restore(((r.key, r.parent, lasting_name(r.stream)) for r in records), time.monotonic())
     dropped = f", {len(lost):,} more without what they follow" if lost else ""
     streams = len({record.stream for record in records if record.stream})
     return (
         f"disk tier: {len(records) - len(lost):,} blocks of {streams:,} conversations found in "
         f"{time.monotonic() - began:.1f} s{dropped}"
     )
+
+
+def _beside(folder: str, namespace: bytes) -> str:
+    taken = others_bytes(folder, namespace)
+    return f"; {taken / 2**30:.1f} GiB beside them are of other models or settings" if taken else ""

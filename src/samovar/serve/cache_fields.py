@@ -21,7 +21,7 @@ class TierState(msgspec.Struct, frozen=True, kw_only=True):
     used_blocks: Annotated[int, Meta(ge=0, description="With content, or being filled.")]
     block_bytes: Count
     capacity_bytes: Count
-    physical_bytes: Annotated[int, Meta(ge=0, description="Memory or disk space taken now, all overhead included.")]
+    physical_bytes: Annotated[int, Meta(ge=0, description="Memory or disk space taken now.")]
     hit_tokens: Annotated[int, Meta(ge=0, description="Cached prompt tokens that were found here.")]
     loaded_blocks: Count
     stored_blocks: Count

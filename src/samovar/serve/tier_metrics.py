@@ -16,13 +16,13 @@ from samovar.core.stats import TierReport
 
 MAX_LABELS = 24
 OTHER = "other"
-_WORD = re.compile(r"[a-z0-9][a-z0-9_.:/-]{0,39}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,39}")
 
 _GAUGES = (
     ("samovar:tier_capacity_blocks", "num_blocks", "Blocks the tier has room for."),
     ("samovar:tier_used_blocks", "num_used_blocks", "Blocks with content, or being filled."),
     ("samovar:tier_capacity_bytes", "capacity_bytes", "Bytes the tier may take."),
-    ("samovar:tier_physical_bytes", "physical_bytes", "Memory or disk space taken now, all overhead included."),
+    ("samovar:tier_physical_bytes", "physical_bytes", "Memory or disk space taken now."),
     (
         "samovar:tier_not_yet_durable_blocks",
         "not_yet_durable_blocks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 import time
@@ -10,6 +11,7 @@ import pytest
 
 from samovar.pool.disk.log import DiskLog
 from samovar.pool.disk.record import Block
+from tests.pool.disk.faults import FaultFiles
 from tests.pool.disk.helpers import abandon, block, data_of, key_of, open_log, read, segment_paths
 
 RECORDS = 100_000
@@ -37,13 +39,13 @@ def test_a_hundred_thousand_records_are_found_in_three_seconds(tmp_path: Path) -
     abandon(log)
     for path in (tmp_path / b"many".hex()).glob("*.seg"):
         os.truncate(path, path.stat().st_size - 4096)
-    begin = time.monotonic()
+    begin = time.process_time()
     log = open_many(tmp_path)
-    without = time.monotonic() - begin
+    without = time.process_time() - begin
     assert len(log.recovered()) == RECORDS
     log.close()
-    print(f"{RECORDS} records: {with_footers:.2f} s with footers, {without:.2f} s by scanning")
-    assert with_footers <= RECOVERY_S
+    print(f"{RECORDS} records: {with_footers:.2f} s with footers, {without:.2f} s of CPU by scanning")
+    assert with_footers <= RECOVERY_S and without <= RECOVERY_S
 
 
 def test_without_footers_everything_is_found_and_footers_are_made(tmp_path: Path) -> None:
@@ -127,3 +129,42 @@ def test_places_of_the_dead_are_given_back_after_a_crash_between_tombstone_and_p
 def _again(folder: Path, log: DiskLog) -> DiskLog:
     abandon(log)
     return open_log(folder, punching=False)
+
+
+def unreadable(*places: int) -> type[FaultFiles]:
+    """Reads that touch one of these blocks of a file fail, as on a disk with bad sectors."""
+
+    class Files(FaultFiles):
+        def __init__(self) -> None:
+            super().__init__()
+            self.segments: set[int] = set()
+
+        def open(self, path: str, **how) -> int:
+            fd = super().open(path, **how)
+            if path.endswith(".seg"):
+                self.segments.add(fd)
+            return fd
+
+        def read(self, fd: int, buffers, offset: int) -> int:
+            end = offset + sum(memoryview(buffer).nbytes for buffer in buffers)
+            if fd in self.segments and any(offset < place + 4096 and place < end for place in places):
+                raise OSError(errno.EIO, "bad sector")
+            return super().read(fd, buffers, offset)
+
+    return Files
+
+
+@pytest.mark.parametrize("place", [0, 4096, 3 * 4096])
+def test_a_block_that_cannot_be_read_costs_one_record_at_most(tmp_path: Path, place: int) -> None:
+    """The superblock, a header and a payload; without footers, so that the file is scanned."""
+    with open_log(tmp_path, punching=False) as log:
+        log.write([block(n) for n in range(6)])
+    (path,) = segment_paths(tmp_path)
+    os.truncate(path, path.stat().st_size - 4096)
+    with open_log(tmp_path, punching=False, files=unreadable(place)()) as log:
+        found = {int.from_bytes(info.key, "big") for info in log.recovered()}
+        assert len(found) >= 5 if place else found == set(range(6))
+        assert path.exists(), "the segment is still there"
+    with open_log(tmp_path, punching=False) as log:
+        assert all(read(log, n) == data_of(n) for n in found)
+        log.check()

@@ -57,6 +57,26 @@ def take_folder(files: Files, folder: str, asked: Asked) -> tuple[Settings, Fold
     )
 
 
+def others_bytes(folder: str, namespace: bytes) -> int:
+    """What blocks of other models, dtypes or layouts take in the same folder. Nobody else counts or removes them."""
+    total = 0
+    try:
+        names = [name for name in os.listdir(folder) if name != namespace.hex() and _is_hex(name)]
+        for name in names:
+            with os.scandir(os.path.join(folder, name)) as entries:
+                total += sum(e.stat().st_blocks * 512 for e in entries if e.name.endswith(".seg"))
+    except OSError:  # only a report
+        return total
+    return total
+
+
+def _is_hex(name: str) -> bool:
+    try:
+        return bool(bytes.fromhex(name))
+    except ValueError:
+        return False
+
+
 def _abilities(files: Files, folder: str, asked: Asked) -> tuple[bool, bool]:
     """(reads past the page cache, punches holes), found by trying. Raises OSError when it cannot even write."""
     path = os.path.join(folder, PROBE_NAME)

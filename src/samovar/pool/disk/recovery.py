@@ -119,9 +119,14 @@ def _give_up(files: Files, counters: Counters, path: str, error: OSError) -> Non
 
 
 def _is_ours(files: Files, fd: int, settings: Settings, counters: Counters, path: str) -> bool:
-    """A damaged superblock says nothing: the headers carry all that is needed."""
+    """A damaged or unreadable superblock says nothing: the headers carry all that is needed."""
     buffer = aligned_buffer(BLOCK_BYTES)
-    block = parse_superblock(bytes(buffer[: read_all(files, fd, buffer, 0)]))
+    try:
+        block = parse_superblock(bytes(buffer[: read_all(files, fd, buffer, 0)]))
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        block = None
     if block is None:
         counters.failed("recover:superblock")
         return True

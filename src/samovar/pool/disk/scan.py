@@ -1,7 +1,7 @@
 """Reads what a segment file holds: from its footer, or block by block where there is none.
 
-A scan does not trust lengths it cannot check: after a block that is no header it goes on with the next one, so that a
-damaged header costs its record and no other.
+A scan does not trust lengths it cannot check: after a block that is no header, or that cannot be read, it goes on with
+the next one, so that a damaged header costs its record and no other.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from samovar.pool.disk.memory import aligned_buffer
 WINDOW_BYTES = 1 << 20
 _NEAR_BYTES = 128 << 10
 """Headers no farther apart than this are read with what lies between them."""
+_UNREADABLE_BLOCKS = 16
+"""So many in a row, each of which may take the disk a while, and the rest of the file counts as gone too."""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class Content:
     num_torn: int = 0
     """Records of the last commit whose payload is not what their header says."""
     readable: bool = True
-    """False: the disk failed before the end was reached."""
+    """False: the disk failed on the way."""
 
 
 def read_content(files: Files, fd: int, size_bytes: int, segment: int, binding: bytes) -> Content:
@@ -73,27 +75,27 @@ def _scan(files: Files, fd: int, size_bytes: int, segment: int, binding: bytes) 
     window = _Window(files, fd)
     last_commit = -1
     last: list[Entry] = []
-    position = BLOCK_BYTES
-    try:
-        while position + BLOCK_BYTES <= size_bytes:
-            parsed = parse_block(window.block(position), binding, segment, position)
-            if parsed is None or (parsed.entry is not None and parsed.entry.end > size_bytes):
-                after = window.next_data(position + BLOCK_BYTES)
-                if after is None:
-                    break
-                position = after
-                continue
-            if parsed.commit != last_commit:
-                last_commit, last = parsed.commit, []
-            position += BLOCK_BYTES
-            content.tombstones.extend(parsed.tombstones)
-            if parsed.entry is not None:
-                last.append(parsed.entry)
-                content.entries.append(parsed.entry)
-                position = parsed.entry.end
-            content.end_bytes = position
-    except OSError:
-        content.readable = False
+    position, unreadable = BLOCK_BYTES, 0
+    while position + BLOCK_BYTES <= size_bytes and unreadable < _UNREADABLE_BLOCKS:
+        text = window.block(position)
+        unreadable = unreadable + 1 if text is None else 0
+        content.readable = content.readable and text is not None
+        parsed = None if text is None else parse_block(text, binding, segment, position)
+        if parsed is None or (parsed.entry is not None and parsed.entry.end > size_bytes):
+            after = window.next_data(position + BLOCK_BYTES)
+            if after is None:
+                break
+            position = after
+            continue
+        if parsed.commit != last_commit:
+            last_commit, last = parsed.commit, []
+        position += BLOCK_BYTES
+        content.tombstones.extend(parsed.tombstones)
+        if parsed.entry is not None:
+            last.append(parsed.entry)
+            content.entries.append(parsed.entry)
+            position = parsed.entry.end
+        content.end_bytes = position
     _drop_torn(files, fd, content, last)
     return content
 
@@ -134,15 +136,26 @@ class _Window:
         self._end = 0
         self._last = 0
 
-    def block(self, position: int) -> bytes:
-        """4096 bytes; raises OSError."""
+    def block(self, position: int) -> bytes | None:
+        """4096 bytes; None when they cannot be read."""
         if not self._begin <= position <= self._end - BLOCK_BYTES:
             size = WINDOW_BYTES if position - self._last <= _NEAR_BYTES else BLOCK_BYTES
-            self._begin = position
-            self._end = position + read_all(self._files, self._fd, self._buffer[:size], position)
+            # What lies ahead may be what cannot be read.
+            if not self._read(position, size) and not (size > BLOCK_BYTES and self._read(position, BLOCK_BYTES)):
+                self._begin = self._end = 0
+                self._last = position
+                return None
         self._last = position
         at = position - self._begin
         return bytes(self._buffer[at : at + BLOCK_BYTES])
+
+    def _read(self, position: int, size: int) -> bool:
+        try:
+            self._end = position + read_all(self._files, self._fd, self._buffer[:size], position)
+        except OSError:
+            return False
+        self._begin = position
+        return True
 
     def next_data(self, position: int) -> int | None:
         """The first block from here on that is no hole."""

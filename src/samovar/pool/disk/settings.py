@@ -7,7 +7,7 @@
     soft       1.04   above it no new record is written
     firm       1.05   above it no tombstone is written for what was deleted
     hard       1.09   above it nothing is written: compaction ends here, whose room nobody else may take, since it is
-                      what makes room again (the rest is for the file system's own blocks, which it counts as the file's)
+                      what makes room again (the rest is for the file system's own blocks, counted as the file's)
 
 Where holes cannot be punched, dead bytes come back only by copying live ones; live records are then held to 0.85, since
 copying costs the more the fuller the disk is.
@@ -103,6 +103,13 @@ def segment_bytes_for(capacity_bytes: int, record_bytes: int, asked: int | None,
     if not least <= asked <= most:
         raise ConfigError(f"segment_bytes is {asked}: it must be between {least} and {most} with this capacity")
     return asked
+
+
+def records_planned(capacity_bytes: int, record_bytes: int) -> int:
+    """How many of the largest payload a log of this size holds where the file system punches holes. Raises ConfigError
+    when the sizes do not go together."""
+    segment_bytes = segment_bytes_for(capacity_bytes, record_bytes, None, punching=True)
+    return Settings("", b"", record_bytes, capacity_bytes, segment_bytes, True, True, True).max_records
 
 
 def check_namespace(namespace: bytes) -> None:

@@ -80,8 +80,8 @@ class Writer:
         return self._active.segment if self._active else None
 
     def room_bytes(self, at_least: int, limit_bytes: int) -> int | WriteOutcome:
-        """What the active segment can take, after a new one was begun if `at_least` did not fit. `limit_bytes`, here and
-        below: of all files together."""
+        """What the active segment can take, after a new one was begun if `at_least` did not fit. `limit_bytes`, here
+        and below: of all files together."""
         end = self._settings.segment_bytes
         if self._active is not None and self._active.segment.size_bytes + at_least > end:
             self.seal()
@@ -247,8 +247,8 @@ class Writer:
         return physical + num_bytes <= limit_bytes + self._excess_bytes
 
     def _beyond(self, physical_bytes: int) -> int:
-        """More than the capacity allows only where it was made smaller since the files were written: tombstones must get
-        through, or nothing could ever be deleted. It comes down with the files."""
+        """More than the capacity allows only where it was made smaller since the files were written: tombstones must
+        get through, or nothing could ever be deleted. It comes down with the files."""
         hard = self._settings.hard_bytes
         return 0 if physical_bytes <= hard else physical_bytes - hard + self._settings.segment_bytes
 
