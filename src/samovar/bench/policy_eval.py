@@ -147,7 +147,7 @@ def evaluate(config: EvalConfig, asked: AskedSessions, progress: Progress) -> Ev
 
 
 def _judge(policy: str, mode: str, asked: AskedSessions, events: list[Event], blocks: int, seed: int) -> Hits:
-    return replay(asked, events, blocks, choose(policy, blocks), hint_giver(mode, seed))
+    return replay(asked, events, blocks, choose(policy, blocks, _refuse), hint_giver(mode, seed))
 
 
 def verdict(result: EvalResult, name: str, lru_range: tuple[float, float]) -> Verdict:
@@ -160,3 +160,8 @@ def verdict(result: EvalResult, name: str, lru_range: tuple[float, float]) -> Ve
 def in_range(points: Sequence[Point], lru_range: tuple[float, float]) -> list[Point]:
     low, high = lru_range
     return [point for point in points if low <= point.lru <= high]
+
+
+def _refuse(fault: str) -> None:
+    """A policy with a fault would be judged as what it falls back to."""
+    raise ConfigError(fault.partition("; it is not asked")[0], param="policy")

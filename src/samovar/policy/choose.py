@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
+import logging
 from typing import cast
 
 from samovar.base.errors import ConfigError
 from samovar.policy.agent import AgentPolicy
+from samovar.policy.contained import Contained, Told
 from samovar.policy.lru import LRU
 from samovar.policy.retention import RetentionPolicy
 from samovar.policy.ttl import TTL
+
+_log = logging.getLogger(__name__)
 
 GROUP = "samovar.retention_policies"
 _OURS: dict[str, Callable[[int], RetentionPolicy]] = {
@@ -28,14 +32,15 @@ _OURS: dict[str, Callable[[int], RetentionPolicy]] = {
 _METHODS = ("value", "turn_started", "turn_ended", "outcome", "hinted", "outlook")
 
 
-def choose(name: str, capacity_blocks: int) -> RetentionPolicy:
-    """A new one. Raises ConfigError for an unknown name, and for one that cannot be loaded."""
+def choose(name: str, capacity_blocks: int, told: Told = _log.warning) -> RetentionPolicy:
+    """A new one. Raises ConfigError for an unknown name, and for one that cannot be loaded. `told`: of the first fault
+    of one that is not ours, which then goes on as LRU."""
     if name in _OURS:
         return _OURS[name](capacity_blocks)
     found = _installed().get(name)
     if found is None:
         raise ConfigError(f"retention policy {name!r} is not known; there are {', '.join(policy_names())}")
-    return _made(found, capacity_blocks)
+    return Contained(_made(found, capacity_blocks), name, told)
 
 
 def policy_names() -> tuple[str, ...]:
