@@ -254,7 +254,10 @@ def test_json_to_stdout_is_nothing_else() -> None:
         (("--seeds", "1-9999"), "at most 1000"),
         (("--mean-start-gap", "0"), "--mean-start-gap is 0"),
         (("--lru-range", "90-40"), "--lru-range is 90-40"),
-        (("--json", "/nowhere/at/all.json"), "cannot write"),
+        (("--json", "/nowhere/at/all.json"), "there is no folder /nowhere/at"),
+        (("--html", "/nowhere/at/all.html"), "there is no folder /nowhere/at"),
+        (("--html", "-"), "does not go to stdout"),
+        (("--html", "/"), "is a folder"),
     ],
 )
 def test_what_cannot_work_is_said(arguments: tuple[str, ...], words: str) -> None:
@@ -283,3 +286,19 @@ def test_a_policy_of_another_package_is_replayed_like_ours(
     monkeypatch.syspath_prepend(str(tmp_path))
     point = evaluate(EvalConfig(capacity=(0.2,), policies=("other",), seeds=(1,)), made, lambda done: None).points[0]
     assert point.hit["other/none"] == point.lru
+
+
+def test_a_policy_with_a_fault_is_not_judged(
+    made: AskedSessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faulty_policies.py").write_text(
+        "from samovar.policy.lru import LRU\n\nclass Faulty(LRU):\n    def __init__(self, capacity_blocks):\n"
+        "        super().__init__()\n    def turn_started(self, turn, now):\n        raise RuntimeError('boom')\n"
+    )
+    info = tmp_path / "faulty_policies-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: faulty-policies\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[samovar.retention_policies]\nfaulty = faulty_policies:Faulty\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SamovarError, match=r"'faulty': turn_started raised RuntimeError: boom$"):
+        evaluate(EvalConfig(capacity=(0.2,), policies=("faulty",), seeds=(1,)), made, lambda done: None)

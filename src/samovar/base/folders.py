@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from samovar.base.errors import ConfigError
@@ -28,3 +29,12 @@ def make_folder(folder: Path, flag: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{flag} {folder}: cannot be made: {error.strerror or error}") from None
+
+
+def check_writable(file: Path, flag: str) -> None:
+    """Raises ConfigError, naming `flag`, when the file could not be written: to be asked before long work, not after."""
+    folder = file.parent
+    if file.is_dir() or not folder.is_dir():
+        raise ConfigError(f"{flag} {file}: {'is a folder' if file.is_dir() else f'there is no folder {folder}'}")
+    if not os.access(file if file.exists() else folder, os.W_OK):
+        raise ConfigError(f"{flag} {file}: cannot be written")

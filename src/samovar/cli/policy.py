@@ -17,6 +17,7 @@ from rich.table import Table
 import typer
 
 from samovar.base.errors import ConfigError
+from samovar.base.folders import check_writable
 from samovar.bench.policy_eval import EvalConfig, EvalResult, evaluate
 from samovar.bench.policy_eval import Progress as Told
 from samovar.bench.policy_eval_rows import eval_page, point_table, told, verdict_table
@@ -70,6 +71,12 @@ def eval_(
         mean_start_gap_s=mean_start_gap,
         lru_range=_range(lru_range),
     )
+    if json is not None and json != Path("-"):
+        check_writable(json, "--json")
+    if html == Path("-"):
+        raise ConfigError("--html -: a page does not go to stdout; name a file")
+    if html is not None:
+        check_writable(html, "--html")
     counts = ReadCounts()
     asked = ask(read_sessions(trace, skip_bad=skip_bad, counts=counts))
     for message in counts.skipped:

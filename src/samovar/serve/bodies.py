@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchem
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
-from samovar.serve.hint_schema import CacheRetention, KvHints, NvExt
+from samovar.serve.hint_schema import CacheMark, CacheRetention, KvHints, NvExt
 from samovar.serve.tools import MAX_TOOLS
 from samovar.text.grammar.limits import MAX_CHOICES
 
@@ -258,6 +258,8 @@ class ChatBody(GenerationBody):
     continue_final_message: bool | None = None
     add_special_tokens: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    cache_control: CacheMark = None
+    """The mark of the whole; those inside are found by `cache_marks`."""
 
     echo: UnsupportedFlag = None
     prediction: Unsupported = None

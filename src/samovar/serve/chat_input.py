@@ -57,6 +57,7 @@ def conversation_of(body: ChatBody | TokenizeBody) -> Conversation:
 def read_tool(tool: Mapping[str, Any], path: str) -> Tool:
     """An OpenAI tool definition: what every part counts on is checked, the rest is the model's to read."""
     kind = name_in(tool, "type", path)
+    tool = {key: value for key, value in tool.items() if key != "cache_control"}  # it is not for the model
     if kind == "custom":
         where = child(path, "type")
         raise InvalidField(

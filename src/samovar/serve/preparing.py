@@ -9,6 +9,7 @@ import time
 
 from samovar.core.request import Request
 from samovar.serve.bodies import ChatBody, CompletionBody, GenerationBody
+from samovar.serve.cache_marks import Marks, longest_s, marks_in_messages, marks_of_body, marks_on
 from samovar.serve.chat_input import conversation_of
 from samovar.serve.choice_text import TextOptions
 from samovar.serve.conversation import Conversation
@@ -46,7 +47,14 @@ def chat_job(state: ServerState, caller: Caller, raw: bytes) -> Job:
     refuse_unsupported(body)
     id = f"chatcmpl-{body.request_id or caller.request_id}"
     wanted = chat_wanted(body, state.config.max_logprobs)
-    return conversation_job(state, caller, body, conversation_of(body), wanted, id)
+    return conversation_job(state, caller, body, conversation_of(body), wanted, id, longest_s(_marks(body)))
+
+
+def _marks(body: ChatBody) -> Marks:
+    """Of a body whose conversation was read already."""
+    yield from marks_of_body(body.cache_control)
+    yield from marks_on(body.tools, "tools")
+    yield from marks_in_messages(body.messages)
 
 
 def conversation_job(
@@ -134,6 +142,7 @@ def _requests(
             session_id=hints.session.id,
             parent_session_id=hints.session.parent_id,
             hints=hints.actions if prompt is prompts[0] and choice == 0 else (),
+            session_is_shared=hints.session.shared,
         )
         for prompt, sampling in zip(prompts, samplings, strict=True)
         for choice in range(n)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from samovar.serve.anthropic.bodies import CountTokensBody, MessagesBody
-from samovar.serve.anthropic.cache_marks import longest_mark_s
 from samovar.serve.anthropic.conversation_input import conversation_of
 from samovar.serve.anthropic.silent import Silent
 from samovar.serve.bodies import GenerationBody
+from samovar.serve.cache_marks import Marks, longest_s, marks_in_messages, marks_of_body, marks_on
 from samovar.serve.ignored_tools import IgnoredTools
 from samovar.serve.job import Job
 from samovar.serve.json_input import parse_object
@@ -28,7 +28,7 @@ def messages_job(ignored: IgnoredTools, state: ServerState, caller: Caller, raw:
     wanted = Wanted(max_tokens=max(1, body.max_tokens))
     conversation = conversation_of(body, ignored)
     id = f"msg_{caller.request_id}"
-    job = conversation_job(state, caller, settings, conversation, wanted, id, longest_mark_s(body))
+    job = conversation_job(state, caller, settings, conversation, wanted, id, longest_s(_marks(body)))
     return job if body.max_tokens else replace(job, parser=Silent, remember=None)
 
 
@@ -62,3 +62,11 @@ def generation_body(body: MessagesBody) -> GenerationBody:
         metadata=body.metadata,
         cache_report=body.cache_report,
     )
+
+
+def _marks(body: MessagesBody) -> Marks:
+    """Of a body whose conversation was read already."""
+    yield from marks_of_body(body.cache_control)
+    yield from marks_on(body.tools, "tools")
+    yield from marks_on(body.system, "system")
+    yield from marks_in_messages(body.messages)
