@@ -32,7 +32,7 @@ def make_folder(folder: Path, flag: str) -> None:
 
 
 def check_writable(file: Path, flag: str) -> None:
-    """Raises ConfigError, naming `flag`, when the file could not be written: to be asked before long work, not after."""
+    """Raises ConfigError, naming `flag`, when the file could not be written: to be asked before long work."""
     folder = file.parent
     if file.is_dir() or not folder.is_dir():
         raise ConfigError(f"{flag} {file}: {'is a folder' if file.is_dir() else f'there is no folder {folder}'}")

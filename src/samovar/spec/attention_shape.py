@@ -26,6 +26,15 @@ class Matrix:
     split: bool
     format: str | None = None
     """When it is kept in another than the model's format for attention."""
+    kv_elements: int = 0
+    """Of `elements`: what makes the heads of K and V. More ranks than such heads keep one of them each."""
+    kv_heads: int = 1
+
+    def elements_on(self, tp: int) -> float:
+        """On one of `tp` ranks."""
+        if not self.split:
+            return self.elements
+        return (self.elements - self.kv_elements) / tp + self.kv_elements / min(tp, self.kv_heads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +47,9 @@ class GqaShape:
     head_dim: int
 
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
-        qkv = hidden * (self.heads + 2 * self.kv_heads) * self.head_dim
+        q, kv = hidden * self.heads * self.head_dim, 2 * hidden * self.kv_heads * self.head_dim
         return (
-            Matrix("qkv", qkv, "projections", True),
+            Matrix("qkv", q + kv, "projections", True, kv_elements=kv, kv_heads=self.kv_heads),
             Matrix("o", self.heads * self.head_dim * hidden, "output", True),
         )
 

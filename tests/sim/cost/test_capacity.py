@@ -24,7 +24,8 @@ def test_weights_of_a_rank() -> None:
     assert weight_bytes(GQA, Layout()) == attention + 10 * 3 * 1000 * 3000 * 2 + EMBEDDINGS
     whole = attention + EXPERTS + SHARED + ROUTERS + DENSE + EMBEDDINGS
     assert weight_bytes(MOE, Layout()) == whole
-    tp8 = (attention + EXPERTS + SHARED + DENSE + EMBEDDINGS) / 8 + ROUTERS
+    heads = 10 * 1000 * (16 / 8 + 2 * 1 + 16 / 8) * 100 * 2  # a whole head of keys and values on each of eight ranks
+    tp8 = heads + (EXPERTS + SHARED + DENSE + EMBEDDINGS) / 8 + ROUTERS
     assert weight_bytes(MOE, Layout(tp=8)) == weight_bytes(MOE, Layout(tp=8, ep=True)) == tp8
     assert weight_bytes(MOE, Layout(dp=8, ep=True)) == whole - EXPERTS * 7 / 8
 

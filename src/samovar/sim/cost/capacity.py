@@ -39,7 +39,7 @@ def weight_bytes(model: ModelShape, layout: Layout, *, drafts: bool = False) -> 
 
 def _attention_bytes(model: ModelShape, shape: AttentionShape, layout: Layout) -> float:
     return shape.layers * sum(
-        matrix.elements * format_of(matrix, model.formats.attention).bytes / (layout.tp if matrix.split else 1)
+        matrix.elements_on(layout.tp) * format_of(matrix, model.formats.attention).bytes
         for matrix in shape.matrices(model.hidden_size)
     )
 

@@ -50,11 +50,11 @@ def attention_products(
     found = []
     for shape in shapes:
         for matrix in shape.matrices(model.hidden_size):
-            share = 1.0 if not matrix.split else 1 / layout.tp
+            elements = matrix.elements_on(layout.tp)
             if layout.dcp_q_replicate and matrix.split and matrix.part == "projections":
-                share *= layout.dcp
+                elements *= layout.dcp
             weights = format_of(matrix, model.formats.attention)
-            found.append(product(matrix.part, shape.layers, matrix.elements * share, weights, machine))
+            found.append(product(matrix.part, shape.layers, elements, weights, machine))
     return found
 
 
