@@ -191,6 +191,9 @@ def test_where_lru_decides_a_parent_is_as_recent_as_its_children() -> None:
     parent, child, other = leaf("parent", 1.0), leaf("child 0", 3.0), leaf("other", 3.5)
     assert policy.value(parent, 10.0) > policy.value(child, 10.0) == 3.0
     assert policy.value(parent, 10.0) > policy.value(other, 10.0) == 3.5
+    policy.turn_started(TurnStart("other"), 10.0)
+    policy.guard.trusted = False
+    assert policy.value(parent, 10.0) == 1.0, "against others it stands for itself"
     for name, start_s in (("child 0", 10.0), ("child 1", 30.0)):
         _turn(policy, name, start_s, "stop")
         policy.guard.trusted = False

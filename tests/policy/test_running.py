@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import exp, log
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
-from samovar.policy.hazard import FRESH_SHARE, KIND_TURNS, MOST_RETURNS, PACES, Hazards, Kind, Pace
+from samovar.policy.hazard import FRESH_SHARE, KIND_TURNS, MOST_RETURNS, Hazards, Kind
+from samovar.policy.pace import PACES, Pace
 from samovar.policy.priors import AFTER_ANSWER, AFTER_TOOL_CALL, TURNS, Gaps, rates_of
 from samovar.policy.running import HORIZONS_S, QUANTILES, Running
 from samovar.policy.silence import EDGES_S, Curve, cumulated
@@ -94,9 +96,14 @@ def test_a_turn_of_any_length_is_worth_something(elapsed_s: float) -> None:
 
 
 def _running(
-    hazards: Hazards, *, sub_agent: bool = False, tool_level: int = USUAL, answer_level: int = USUAL
+    hazards: Hazards,
+    own: Mapping[Kind, float] | None = None,
+    *,
+    sub_agent: bool = False,
+    tool_level: int = USUAL,
+    answer_level: int = USUAL,
 ) -> Running:
-    return hazards.running(sub_agent=sub_agent, tool_level=tool_level, answer_level=answer_level)
+    return hazards.running(own or {}, sub_agent=sub_agent, tool_level=tool_level, answer_level=answer_level)
 
 
 def _later(hazards: Hazards) -> None:
@@ -105,15 +112,23 @@ def _later(hazards: Hazards) -> None:
         hazards.of(Kind.RUNNING).counted()
 
 
-def test_one_is_made_for_all_until_turns_take_another_time() -> None:
+def test_how_the_stream_s_own_turns_end_takes_over() -> None:
+    hazards = Hazards()
+    before = _running(hazards).index(0.0)
+    some, many = (_running(hazards, {Kind.STOP: turns}).index(0.0) for turns in (5.0, 200.0))
+    assert before > some > many
+    answers = Running(hazards.of(Kind.RUNNING).rates(), [(1.0, ANSWER)]).index(0.0)
+    assert many == pytest.approx(answers, rel=0.25)
+    assert _running(hazards, {Kind.OTHER: 0.0}).index(0.0) == before
+
+
+def test_what_was_made_stays_as_it_is() -> None:
     hazards = Hazards()
     made = _running(hazards)
-    assert _running(hazards) is made
-    assert _running(hazards, sub_agent=True) is not made
     before = made.index(0.0)
     hazards.of(Kind.RUNNING).silent(0, 10_000.0)
     _later(hazards)
-    assert made.index(0.0) == before, "what was made stays as it is"
+    assert made.index(0.0) == before
     assert _running(hazards).index(0.0) < before, "turns never end in their first second"
 
 

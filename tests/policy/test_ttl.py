@@ -26,14 +26,16 @@ def test_inside_their_times_the_least_recently_used_goes_first_and_the_asked_for
     assert policy.value(leaf("plain", 60.0, superseded=True), 60.0) < values[0]
 
 
-def test_a_use_begins_the_asked_for_time_anew() -> None:
+def test_what_was_asked_holds_until_the_next_turn_begins() -> None:
     policy = TTL()
     policy.hinted("a", Hint("retain", 30.0), 0.0)
     policy.turn_started(TurnStart("a"), 20.0)
+    assert policy.outlook("a", 20.0).until_s is None
+    policy.hinted("a", Hint("retain", 40.0), 22.0)
     policy.turn_ended(TurnEnd("a"), 25.0)
-    assert policy.outlook("a", 30.0).until_s == 55.0
-    assert policy.value(leaf("a", 25.0), 55.0) > EXPIRED
-    assert policy.value(leaf("a", 25.0), 55.1) == EXPIRED
+    assert policy.outlook("a", 30.0).until_s == 65.0
+    assert policy.value(leaf("a", 25.0), 65.0) > EXPIRED
+    assert policy.value(leaf("a", 25.0), 65.1) == EXPIRED
 
 
 def test_a_release_is_the_end_until_the_stream_goes_on_all_the_same() -> None:

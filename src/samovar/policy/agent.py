@@ -2,7 +2,7 @@
 
 The value of a leaf is what keeping it is worth per second (see `silence`) times the seconds that having it back would
 cost. Leaves that a newer turn replaced go first. A guard per capacity compares this order with LRU and lets LRU decide
-while that is the better one; a parent with several live sub-agents is then as recent as they are.
+while that is the better one; a parent of several live sub-agents is then, against these, as recent as they are.
 """
 
 from __future__ import annotations
@@ -134,6 +134,11 @@ class TierOrder:
     @property
     def sample(self) -> int:
         return self._policy.sample
+
+    @property
+    def trusted(self) -> bool:
+        """False while LRU decides here."""
+        return self._guard.trusted
 
     def value(self, leaf: Leaf, now: float) -> float:
         return self._policy.value_under(self._guard, leaf, now)

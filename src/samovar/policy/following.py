@@ -52,11 +52,12 @@ class Following:
         if known.idle is not None:
             self._came_back(known, known.idle, now)
         known.num_running += 1
-        known.idle, known.said = None, ()
+        known.idle, known.said, known.end_open = None, (), False
+        self._stops_waiting(known)
         known.run = Spell(now, self._signs(known, Kind.RUNNING))
         known.round = Spell(now, self._signs(known, Kind.ROUND))
         known.running = self._hazards.running(
-            sub_agent=bool(known.parent), tool_level=known.pace.level, answer_level=known.answer_pace.level
+            known.ends, sub_agent=bool(known.parent), tool_level=known.pace.level, answer_level=known.answer_pace.level
         )
         self.memory.watch(known, now)
         return known
@@ -82,6 +83,8 @@ class Following:
             known.run = None
         kind = _KINDS.get(turn.reason, Kind.OTHER)
         self._hazards.ended(kind, sub_agent=bool(known.parent))
+        known.ended(kind)
+        known.end_open = kind is Kind.OPEN
         self._begin(known, self._signs(known, self._kind(known, kind), turn.tools), now)
         if kind is Kind.STOP and not known.answers_in_between:
             self._child_ended(known, now)
@@ -92,17 +95,21 @@ class Following:
         known = self.memory.get(stream)
         if known is None or known.idle is None:
             return
+        if not known.end_open:
+            return
+        known.end_open = False
         kind = _KINDS.get(reason, Kind.OTHER)
-        if known.idle.signs.kind is Kind.OPEN:
-            self._hazards.ended(Kind.OPEN, sub_agent=bool(known.parent), times=-1.0)
-            self._hazards.ended(kind, sub_agent=bool(known.parent))
+        self._hazards.ended(Kind.OPEN, sub_agent=bool(known.parent), times=-1.0)
+        self._hazards.ended(kind, sub_agent=bool(known.parent))
+        known.judged(kind)
+        if known.idle.signs.kind is not Kind.JOINED or kind not in _WAITS:
             known.idle.judged(self._signs(known, self._kind(known, kind), tools))
             self._tell(known, now)
-            if kind is Kind.STOP and not known.answers_in_between:
-                self._child_ended(known, now)
+        if kind is Kind.STOP and not known.answers_in_between:
+            self._child_ended(known, now)
 
     def _kind(self, known: Known, kind: Kind) -> Kind:
-        if known.waits and kind in _WAITS:
+        if known.awaited or (known.children and kind in _WAITS):
             return Kind.WAITING
         return Kind.DONE if kind is Kind.STOP and known.parent and not known.answers_in_between else kind
 
@@ -145,19 +152,21 @@ class Following:
         return min(names, key=lambda name: Curve(EDGES_S, self._hazards.of(Kind.TOOL_CALLS, name).rates()).index(0.0))
 
     def _begin(self, known: Known, signs: Signs, now: float) -> None:
-        known.idle = Spell(now, signs, self._told(known, signs))
+        known.idle = Spell(now, signs, self._told(known, signs, now))
         self.memory.watch(known, now)
 
-    def _told(self, known: Known, signs: Signs) -> tuple[Told, ...]:
+    def _told(self, known: Known, signs: Signs, began_s: float) -> tuple[Told, ...]:
         if not known.said:
             return ()
         curve = signs.usual().curve
-        return tuple(self._trust.told(hint, signs.kind, at_s, curve) for hint, at_s in known.said)
+        return tuple(
+            self._trust.told(hint, signs.kind, at_s, curve, max(0.0, at_s - began_s)) for hint, at_s in known.said
+        )
 
     def _tell(self, known: Known, now: float) -> None:
         for spell in (known.round, known.idle):
             if spell is not None and (known.said or spell.told):
-                spell.tell(self._told(known, spell.signs), now)
+                spell.tell(self._told(known, spell.signs, spell.began_s), now)
 
     def _child_lives(self, child: Known) -> None:
         parent = self.memory.parent_of(child)
@@ -175,9 +184,18 @@ class Following:
         return tuple(found)
 
     def _wait(self, parent: Known) -> None:
+        """However its turn ended, where a client says so."""
         idle = parent.idle
-        if idle is not None and idle.signs.kind in _WAITS:
+        if idle is not None and (parent.awaited or idle.signs.kind in _WAITS):
             idle.judged(self._signs(parent, Kind.WAITING))
+
+    def _stops_waiting(self, parent: Known) -> None:
+        """It goes on: what does not run has ended, without a word or in one that was not taken for an end."""
+        parent.awaited = 0
+        for name in list(parent.children):
+            child = self.memory.get(name)
+            if child is None or not child.num_running:
+                del parent.children[name]
 
     def _child_ended(self, child: Known, now: float) -> None:
         parent = self.memory.parent_of(child)
@@ -231,12 +249,15 @@ class Following:
         """Of a stream of which nothing is known."""
         return self._unknown.index(max(0.0, silent_s))
 
-    def recency_s(self, known: Known, last_used_s: float, generations: int = MAX_GENERATIONS) -> float:
-        """When it, or one of several sub-agents that it waits for, was last at work. `last_used_s`: of the block asked
-        about. Of several, all but the last one ending leaves it as recent as that: else what they leave behind, of no
-        use to anybody, would outlast it."""
+    def recency_s(self, known: Known, last_used_s: float) -> float:
+        """When it was last at work; `last_used_s`: of the block asked about. While one of several sub-agents asks for
+        room, whoever waits for them is as recent as they are: as the latest of them, and as the last one that ended
+        while others lived, or what that one leaves behind, of no use to anybody, would outlast it."""
+        return self._latest_s(known, last_used_s) if known.name in self._sheltered else last_used_s
+
+    def _latest_s(self, known: Known, last_used_s: float, generations: int = MAX_GENERATIONS) -> float:
         latest = max(last_used_s, known.several_s + 1.0)
         if len(known.children) >= SEVERAL and generations:
             for child in self.memory.live_children(known):
-                latest = max(latest, self.recency_s(child, child.seen_s, generations - 1) + 1.0)
+                latest = max(latest, self._latest_s(child, child.seen_s, generations - 1) + 1.0)
         return latest

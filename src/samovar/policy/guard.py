@@ -2,7 +2,8 @@
 
 A shadow knows of each stream only how many blocks of its context a cache would hold: a turn costs it a few operations,
 however long the prompt. Two shadows of the same capacity see the same turns, so what they leave out (prefixes that
-streams share, prompts cut in the middle) burdens both alike.
+streams share, prompts cut in the middle) burdens both alike. When the order takes over again, its shadow holds what LRU
+has left in the real cache: it is judged by what it makes of that.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from itertools import islice
 Worth = Callable[[str], float]
 """What a stream's blocks are worth now."""
 
-MEMORY_TURNOVERS = 60.0
-"""After requests for that many times the capacity, what was seen counts for 1/e."""
-BEHIND, BEHIND_TURNOVERS = 0.003, 0.3
-"""LRU takes over when the order is behind it by these shares, added: of what was asked for, and of the capacity."""
-AHEAD = 0.0
-"""The order comes back when it is ahead by that share."""
+SLACK_SHARE = 0.05
+"""Of the capacity: LRU takes over when the order is further behind it than that, and gives back when the order has
+since then found that much more than it."""
+MOST_AHEAD = 1.0
+"""Capacities: what an order has gained beyond that does not excuse what it loses."""
 MAX_STREAMS = 16_384
 
 
@@ -53,9 +53,17 @@ class Shadow:
         if had:
             self.use(stream, 0, had + more, worth, sample)
 
+    def become(self, other: Shadow) -> None:
+        """Hold what the other one holds."""
+        self._held, self._total = OrderedDict(other._held), other._total
+
     def _evict(self, using: str, worth: Worth | None, sample: int) -> None:
-        others = islice((name for name in self._held if name != using), sample)
-        victim = next(others) if worth is None else min(others, key=worth)
+        """An order may find that the stream itself is worth least: of its own blocks, too, some then go as soon as its
+        turn lets go of them."""
+        if worth is None:
+            victim = next(name for name in self._held if name != using)
+        else:
+            victim = min(islice(self._held, sample), key=worth)
         over = self._total - self._capacity
         held = self._held[victim]
         if over <= 0 or held <= over:
@@ -79,29 +87,32 @@ class Guard:
         self._sample = sample
         self._lru = Shadow(capacity_blocks)
         self._own = Shadow(capacity_blocks)
-        self._lead = 0.0
-        self._asked = 0.0
+        self._ahead = 0.0
         self.trusted = True
         """Whether the order decides; else LRU does."""
 
     @property
-    def lead(self) -> float:
-        """By how much of what was asked for the order is ahead of LRU."""
-        return self._lead / self._asked if self._asked else 0.0
+    def ahead(self) -> float:
+        """Blocks that the order has found more than LRU: since it decides, at most one capacity; while LRU decides,
+        since it was furthest behind."""
+        return self._ahead
 
     def turn(self, stream: str, shared: int, num_blocks: int, worth: Worth) -> None:
         """A turn of the stream began; arguments as in `Shadow.use`."""
         if self._capacity <= 0:
             return
         found = self._own.use(stream, shared, num_blocks, worth, self._sample)
-        found_lru = self._lru.use(stream, shared, num_blocks, None, 1)
-        fades = max(0.0, 1.0 - num_blocks / (MEMORY_TURNOVERS * self._capacity))
-        self._lead = self._lead * fades + found - found_lru
-        self._asked = self._asked * fades + num_blocks
-        if self._lead < -(BEHIND * self._asked + BEHIND_TURNOVERS * self._capacity):
-            self.trusted = False
-        elif self._lead >= AHEAD * self._asked:
-            self.trusted = True
+        found -= self._lru.use(stream, shared, num_blocks, None, 1)
+        slack = SLACK_SHARE * self._capacity
+        if self.trusted:
+            self._ahead = min(self._ahead + found, MOST_AHEAD * self._capacity)
+            if self._ahead < -slack:
+                self.trusted, self._ahead = False, 0.0
+        else:
+            self._ahead = max(0.0, self._ahead + found)
+            if self._ahead > slack:
+                self.trusted, self._ahead = True, 0.0
+                self._own.become(self._lru)
 
     def grew(self, stream: str, more: int, worth: Worth) -> None:
         """Its turn ended, with that many blocks more than it began with."""
@@ -112,3 +123,4 @@ class Guard:
     def check(self) -> None:
         self._own.check()
         self._lru.check()
+        assert self.trusted or self._ahead >= 0.0

@@ -14,14 +14,13 @@ Classes: what the stream is doing (`Kind`), below tool calls one per tool's name
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from math import exp, expm1
-from statistics import NormalDist
+from math import expm1
 
+from samovar.policy.pace import PACES, shifted
 from samovar.policy.priors import (
     AFTER_ANSWER,
     AFTER_ANY,
@@ -42,6 +41,10 @@ KIND_TURNS = 150.0
 """Turns that what is published counts for: it comes from tens of thousands."""
 TOOL_TURNS = 5.0
 """Turns that all tools together count for in judging one."""
+LEVEL_TURNS = 200.0
+"""Turns that what is known of all streams, moved to a pace, counts for in judging those of that pace."""
+ENDS_TURNS = 10.0
+"""Turns that the ends of all streams' turns count for in judging how one stream's end."""
 MOST_RETURNS = 2000.0
 """A class that has seen more counts half of it from then on: habits change."""
 MAX_TOOLS = 256
@@ -93,17 +96,18 @@ class Hazard:
     """Counts of one class. What is counted here is counted in `parent` too."""
 
     __slots__ = (
-        "_changes", "_parent", "_prior", "_rates", "_ratio", "_returns", "_seconds", "_turns", "num_returns", "version",
+        "_changes", "_deviate", "_parent", "_prior", "_rates", "_returns", "_seconds", "_turns", "num_returns",
+        "version",
     )  # fmt: skip
 
     def __init__(
-        self, prior: Sequence[float], turns: float, parent: Hazard | None = None, ratio: Ratio | None = None
+        self, prior: Sequence[float], turns: float, parent: Hazard | None = None, deviate: float = 0.0
     ) -> None:
-        """`prior`: rates by bin; where there is a `parent`, its rates are the prior instead, times `ratio`."""
+        """`prior`: rates by bin; where there is a `parent`, its rates are the prior instead, moved by `deviate`."""
         self._prior = prior
         self._turns = turns
         self._parent = parent
-        self._ratio = ratio
+        self._deviate = deviate
         self._returns = [0.0] * len(EDGES_S)
         self._seconds = [0.0] * len(EDGES_S)
         self.num_returns = 0.0
@@ -147,10 +151,7 @@ class Hazard:
         return self._rates
 
     def _mean(self) -> list[float]:
-        prior = self._prior if self._parent is None else self._parent.rates()
-        if self._ratio is not None:
-            ratio = self._ratio.value
-            prior = [rate * ratio for rate in prior]
+        prior = self._prior if self._parent is None else shifted(self._parent.rates(), self._deviate)
         found: list[float] = []
         lasting = 1.0
         for bin_, rate in enumerate(prior):
@@ -160,66 +161,6 @@ class Hazard:
             found.append((self._returns[bin_] + assumed_s * rate) / (self._seconds[bin_] + assumed_s))
             lasting *= 1.0 - ends
         return found
-
-
-class Ratio:
-    """How many came back, against how many were expected to."""
-
-    __slots__ = ("_expected", "_returns")
-
-    def __init__(self, assumed: float, turns: float) -> None:
-        """The prior: a ratio of `assumed`, which counts for as many expected returns."""
-        self._returns = assumed * turns
-        self._expected = turns
-
-    def silent(self, expected: float) -> None:
-        self._expected += expected
-
-    def came_back(self) -> None:
-        self._returns += 1.0
-        if self._returns > MOST_RETURNS:
-            self._returns /= 2
-            self._expected /= 2
-
-    @property
-    def value(self) -> float:
-        return self._returns / self._expected
-
-
-PACE_EDGES = (-0.75, -0.45, -0.15, 0.15, 0.45, 0.75)
-PACES = (2.6, 1.8, 1.35, 1.0, 0.75, 0.55, 0.4)
-"""Between the edges, by how much a stream's hazard is taken to differ from its class's."""
-PACE_MEMORY = 0.8
-"""What an earlier silence counts for, against the one after it."""
-PACE_TURNS = 4.0
-"""Turns at the usual pace that every stream is taken to have behind it: a fifth of what makes silences differ is taken
-to be the stream's own."""
-PACE_RATIO_TURNS = 60.0
-LEVEL_TURNS = 15.0
-_LONGEST_SCORE = 3.0
-_NORMAL = NormalDist()
-
-
-class Pace:
-    """A stream's own silences, each as the normal deviate that it is among its class's: below 0 the shorter half."""
-
-    __slots__ = ("_count", "_sum")
-
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._count = 0.0
-
-    def came_back(self, expected: float) -> None:
-        """After a silence in which its class expected that many returns."""
-        longer = min(max(exp(-expected), 1e-6), 1.0 - 1e-6)
-        score = -_NORMAL.inv_cdf(longer)
-        self._sum = PACE_MEMORY * self._sum + min(max(score, -_LONGEST_SCORE), _LONGEST_SCORE)
-        self._count = PACE_MEMORY * self._count + 1.0
-
-    @property
-    def level(self) -> int:
-        """Index in PACES."""
-        return bisect_right(PACE_EDGES, self._sum / (self._count + PACE_TURNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +175,13 @@ class Usual:
 class Signs:
     """The classes that a silence counts for."""
 
-    __slots__ = ("_all", "_usual", "hazard", "kind", "pace", "tool")
+    __slots__ = ("_all", "_usual", "hazard", "kind", "tool")
 
-    def __init__(self, kind: Kind, tool: str, hazard: Hazard, pace: Ratio) -> None:
-        """`hazard`: of the kind or tool at every pace."""
+    def __init__(self, kind: Kind, tool: str, hazard: Hazard, deviate: float) -> None:
+        """`hazard`: of the kind or tool at every pace; `deviate`: of this pace."""
         self.kind = kind
         self.tool = tool
-        self.hazard = Hazard((), LEVEL_TURNS, hazard, pace)
-        self.pace = pace
+        self.hazard = Hazard((), LEVEL_TURNS, hazard, deviate)
         self._all = hazard
         self._usual: Usual | None = None
 
@@ -260,16 +200,14 @@ class Hazards:
     """All classes. Bounded: the tools called longest ago are forgotten."""
 
     def __init__(self, max_tools: int = MAX_TOOLS) -> None:
-        self._paces = {(kind, at): Ratio(pace, PACE_RATIO_TURNS) for kind in Kind for at, pace in enumerate(PACES)}
         self._hazards = {kind: Hazard(prior, KIND_TURNS) for kind, prior in _PRIORS.items()}
         self._kinds = {kind: self._all_paces(kind, "", hazard) for kind, hazard in self._hazards.items()}
         self._tools: OrderedDict[str, tuple[Signs, ...]] = OrderedDict()
         self._max_tools = max_tools
         self._ends = [{kind: KIND_TURNS * share for kind, share in _ENDS.items()} for _ in range(2)]
-        self._running: dict[tuple[bool, int, int], tuple[int, Running]] = {}
 
     def _all_paces(self, kind: Kind, tool: str, hazard: Hazard) -> tuple[Signs, ...]:
-        return tuple(Signs(kind, tool, hazard, self._paces[kind, level]) for level in range(len(PACES)))
+        return tuple(Signs(kind, tool, hazard, deviate) for deviate in PACES)
 
     def signs(self, kind: Kind, tool: str, level: int) -> Signs:
         """Of a kind or, after tool calls, of a tool ("": none known), at a pace."""
@@ -298,20 +236,16 @@ class Hazards:
         if total > MOST_RETURNS:
             self._ends[sub_agent] = {kind: count / 2 for kind, count in ends.items()}
 
-    def running(self, *, sub_agent: bool, tool_level: int, answer_level: int) -> Running:
-        """A stream in a turn, by how long turns take and how they end."""
-        turns = self.of(Kind.RUNNING)
-        key = (sub_agent, tool_level, answer_level)
-        version, found = self._running.get(key, (-1, None))
-        if found is None or version != turns.version:
-            ends = self._ends[sub_agent]
-            total = sum(ends.values())
-            silences = [
-                (count / total, self._after(kind, sub_agent, tool_level, answer_level)) for kind, count in ends.items()
-            ]
-            found = Running(turns.rates(), silences)
-            self._running[key] = turns.version, found
-        return found
+    def running(self, own: Mapping[Kind, float], *, sub_agent: bool, tool_level: int, answer_level: int) -> Running:
+        """A stream in a turn, by how long turns take and how they end; `own`: how its own turns so far ended."""
+        ends = self._ends[sub_agent]
+        each = ENDS_TURNS / sum(ends.values())
+        counts = {kind: each * ends.get(kind, 0.0) + own.get(kind, 0.0) for kind in {**ends, **own}}
+        total = sum(counts.values())
+        silences = [
+            (count / total, self._after(kind, sub_agent, tool_level, answer_level)) for kind, count in counts.items()
+        ]
+        return Running(self.of(Kind.RUNNING).rates(), silences)
 
     def _after(self, kind: Kind, sub_agent: bool, tool_level: int, answer_level: int) -> Curve:
         if kind is Kind.STOP:

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from samovar.policy.hazard import LONGEST_S, Pace
+from samovar.policy.hazard import LONGEST_S, Kind
 from samovar.policy.hints import Hint
+from samovar.policy.pace import Pace
 from samovar.policy.running import Running
 from samovar.policy.spell import Spell
 
 MAX_STREAMS = 8192
+ENDS_MEMORY = 0.9
+"""What the end of an earlier turn counts for, against the one after it."""
 MAX_CHILDREN = 64
 """Live sub-agents of one stream that are remembered."""
 FIRST_LOOK_S = 60.0
@@ -39,6 +42,8 @@ class Known:
     pace: Pace = field(default_factory=Pace)
     answer_pace: Pace = field(default_factory=Pace)
     """Of the silences after its answers, which are its user's."""
+    ends: dict[Kind, float] = field(default_factory=dict)
+    """How its turns ended, the latest counting most."""
     said: tuple[tuple[Hint, float], ...] = ()
     """Hints since its last turn began, each with its time: at most one of a kind."""
     children: dict[str, None] = field(default_factory=dict)
@@ -49,7 +54,19 @@ class Known:
     """Sub-agents that a client said are at work and that have not ended yet."""
     answers_in_between: bool = False
     """A sub-agent that came back after an answer: its answers are no sign that it is done."""
+    end_open: bool = False
+    """How its last turn ended is not known yet."""
     watched: bool = False
+
+    def ended(self, kind: Kind) -> None:
+        """Its turn ended that way."""
+        self.ends = {other: ENDS_MEMORY * count for other, count in self.ends.items()}
+        self.ends[kind] = self.ends.get(kind, 0.0) + 1.0
+
+    def judged(self, kind: Kind) -> None:
+        """That is how the turn ended of which it was not known."""
+        self.ends[Kind.OPEN] = max(0.0, self.ends.get(Kind.OPEN, 0.0) - 1.0)
+        self.ends[kind] = self.ends.get(kind, 0.0) + 1.0
 
     @property
     def waits(self) -> bool:

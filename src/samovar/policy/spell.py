@@ -79,7 +79,6 @@ class Spell:
     def _silent(self, at: int, seconds: float) -> None:
         bin_ = self._bins[at]
         self.signs.hazard.silent(bin_, seconds)
-        self.signs.pace.silent(self._usual.base[bin_] * seconds)
         for told, bins in zip(self.told, self._told_bins, strict=True):
             if bins[at] >= 0:
                 told.evidence.silent(bins[at], self._usual.curve.rates[bin_] * seconds)
@@ -91,7 +90,6 @@ class Spell:
         at = bisect_right(self.curve.edges_s, silent_s) - 1
         if silent_s <= LONGEST_S:
             self.signs.hazard.came_back(self._bins[at])
-            self.signs.pace.came_back()
             for told, bins in zip(self.told, self._told_bins, strict=True):
                 if bins[at] >= 0:
                     told.evidence.came_back(bins[at])

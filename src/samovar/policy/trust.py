@@ -1,10 +1,10 @@
 """What hints are worth: evidence about a return, weighed by what came of hints like it.
 
-Hints are put into classes by kind, bound, size (a factor of two) and how the turn ended. The time since a hint is
-measured in units of the time it states, and cut into bins. In each bin, a class has a factor on the hazard that there
-would be without the hint: returns seen, over returns expected. Both begin with what a few hints would have shown that
-are mostly right, so a hint works from the first one on; those that turn out wrong drive their factors to 1, and that is
-all the weight they have left.
+Hints are put into classes by kind, bound, size (a factor of two), how the turn ended and how late they are given. The
+time since a hint is measured in units of the time it states, and cut into bins. In each bin, a class has a factor on
+the hazard that there would be without the hint: returns seen, over returns expected. Both begin with what a few hints
+would have shown that are mostly right, so a hint works from the first one on; those that turn out wrong drive their
+factors to 1, and that is all the weight they have left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from samovar.policy.hints import Bound, Hint, HintKind
 from samovar.policy.silence import Curve, cumulated
 
 MAX_CLASSES = 256
-LEAST_FACTOR, MOST_FACTOR = 1e-4, 1e4
+LEAST_FACTOR, MOST_FACTOR = 1e-4, 1e6
+LATE_S = 15.0
+"""A hint given later than that in a silence is in a class of its own, one for every factor of four."""
 SLACK = 0.05
 """An exact time is met if it is within this share of it."""
 
@@ -130,18 +132,29 @@ class Trust:
         self._classes: OrderedDict[tuple[object, ...], Evidence] = OrderedDict()
         self._max_classes = max_classes
 
-    def told(self, hint: Hint, kind: Kind, now: float, usual: Curve) -> Told:
-        """`usual`: the hazard that there would be without the hint, which must be evidence."""
+    def told(self, hint: Hint, kind: Kind, now: float, usual: Curve, silent_s: float = 0.0) -> Told:
+        """`usual`: the hazard that there would be without the hint, which must be evidence; `silent_s`: how long the
+        silence had lasted when it was given. Late in a silence little is expected without it, so hints have a class
+        of their own there: a true one means more."""
         unit_s = _unit_s(hint)
         size = round(log2(unit_s)) if unit_s != 1.0 else 0
-        key = (*_key(hint), size, kind)
+        late = 1 + int(log2(silent_s / LATE_S) / 2) if silent_s >= LATE_S else 0
+        key = (*_key(hint), size, kind, late)
         evidence = self._classes.get(key)
         if evidence is None:
-            evidence = self._classes[key] = _assumed(hint, usual)
+            evidence = self._classes[key] = _assumed(hint, _from(usual, silent_s if late else 0.0))
             if len(self._classes) > self._max_classes:
                 self._classes.popitem(last=False)
         self._classes.move_to_end(key)
         return Told(hint, now, unit_s, evidence)
+
+
+def _from(usual: Curve, silent_s: float) -> Curve:
+    """What is left of a hazard after that much of the silence."""
+    if silent_s <= 0.0:
+        return usual
+    at = bisect_right(usual.edges_s, silent_s) - 1
+    return Curve([0.0, *(edge - silent_s for edge in usual.edges_s[at + 1 :])], usual.rates[at:])
 
 
 def _assumed(hint: Hint, usual: Curve) -> Evidence:

@@ -52,19 +52,12 @@ class TTL:
         return leaf.last_used_s + (_ASKED_FOR if asked is not None else 0.0)
 
     def turn_started(self, turn: TurnStart, now: float) -> None:
-        self._used(turn.stream, now)
+        self._asked.pop(turn.stream, None)  # what was asked held until now
 
     def turn_ended(self, turn: TurnEnd, now: float) -> None:
-        self._used(turn.stream, now)
-
-    def _used(self, stream: str, now: float) -> None:
-        asked = self._asked.get(stream)
-        if asked is None:
-            return
-        if asked.ttl_s > 0.0:
+        asked = self._asked.get(turn.stream)
+        if asked is not None and asked.ttl_s > 0.0:  # said while the turn ran
             asked.until_s = now + asked.ttl_s
-        else:
-            del self._asked[stream]  # it was closed, and goes on all the same
 
     def outcome(self, stream: str, reason: str, tools: tuple[str, ...], now: float) -> None:
         pass
