@@ -88,3 +88,44 @@ def test_a_closed_gate_holds_only_while_something_decodes() -> None:
     cadence = PrefillCadence(4)
     closed = Gate(3, False)
     assert cadence.defers(closed, True) and not cadence.defers(closed, False)
+
+
+@given(
+    interval=INTERVALS, before=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6), steps=st.integers(1, 20),
+    gates=st.integers(0, 9),
+)  # fmt: skip
+def test_decodes_taken_together_count_as_one_by_one(
+    interval: int, before: list[tuple[bool, bool]], steps: int, gates: int
+) -> None:
+    cadences = [PrefillCadence(interval) for _ in range(2)]
+    for cadence in cadences:
+        for had_prefill, drained in before:
+            cadence.planned(deferred=False, had_prefill=had_prefill, drained=drained)
+    run_one_by_one, together = cadences
+    for step in range(steps):
+        deferred = run_one_by_one.defers(group_gate(step, gates) if gates else None, True)
+        run_one_by_one.planned(deferred=deferred, had_prefill=False, drained=True)
+    together.decoded(steps)
+    for gate in (None, Gate(1, False), Gate(0, True)):
+        assert run_one_by_one.defers(gate, True) is together.defers(gate, True)
+    assert run(run_one_by_one, 20) == run(together, 20)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_without_its_guard_a_queue_that_does_not_drain_is_throttled_all_the_same(guarded: bool) -> None:
+    assert run(PrefillCadence(4, guarded=guarded), 9, drained=False) == (list(range(9)) if guarded else [0, 4, 8])
+
+
+@given(
+    interval=INTERVALS, before=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12), closed=st.integers(0, 9)
+)
+def test_how_many_steps_in_a_row_leave_prefill_out(interval: int, before: list[tuple[bool, bool]], closed: int) -> None:
+    for alone in (True, False):
+        cadence = PrefillCadence(interval)
+        for had_prefill, drained in before:
+            cadence.planned(deferred=False, had_prefill=had_prefill, drained=drained)
+        told, found = cadence.deferring(None if alone else closed), 0
+        while cadence.defers(None if alone else Gate(1, found >= closed), any_decode=True):
+            cadence.planned(deferred=True, had_prefill=False, drained=True)
+            found += 1
+        assert told == found

@@ -44,7 +44,7 @@ class Node:
     step: int
     stream: str
     refs: int = 1
-    stamp: int = -1
+    stamp: int = 0
     used_s: float = 0.0
     superseded: bool = False
 
@@ -77,8 +77,7 @@ class Model:
         self.stamp += 1
         for node in (self.nodes[key] for key in keys):
             node.refs -= 1
-            if not node.refs:
-                node.stamp, node.used_s, node.stream, node.superseded = self.stamp, now, stream, False
+            node.stamp, node.used_s, node.stream, node.superseded = self.stamp, now, stream, False
 
     def supersede(self, keys: list[bytes], stream: str) -> None:
         self.stamp += 1
@@ -101,7 +100,8 @@ class Model:
             del self.evicted[next(iter(self.evicted))]
 
     def choose(self, now: float) -> tuple[tuple[bytes, bool], int]:
-        oldest = sorted(self.leaves(), key=lambda k: self.nodes[k].stamp)[: max(1, self.policy.sample)]
+        oldest = sorted(self.leaves(), key=lambda k: (self.nodes[k].stamp, self.nodes[k].block))
+        oldest = oldest[: max(1, self.policy.sample)]
         values = {}
         for key in oldest:
             node = self.nodes[key]
@@ -214,6 +214,14 @@ class PrefixIndexMachine(RuleBasedStateMachine):
         stream = "t" * (at % 4)
         self.index.release(blocks, self.now, stream)
         self.model.release(table.keys, self.now, stream)
+
+    @rule(at=st.integers(0, 20))
+    def unhold(self, at: int) -> None:
+        if self.tables:
+            table = self.tables.pop(at % len(self.tables))
+            self.index.unhold([self.model.nodes[key].block for key in table.keys] + table.broken + table.own)
+            for key in table.keys:
+                self.model.nodes[key].refs -= 1
 
     @rule()
     def apply(self) -> None:
@@ -350,3 +358,44 @@ def test_what_is_worth_more_stays() -> None:
 class LRUCompared(QuietPolicy):
     def value(self, leaf: Leaf, now: float) -> float:
         return leaf.last_used_s
+
+
+def test_keeping_a_block_in_place_is_no_use_of_it_and_a_use_meanwhile_counts() -> None:
+    pool = BlockPool(3)
+    index = PrefixIndex(pool, LRU())
+    for at, block in enumerate(pool.take_many(3)):
+        index.insert(bytes([at]), block, None, COMPUTED, "")
+        index.release([block], float(at), "")
+    first, second = (index.get(bytes([at])) for at in range(2))
+    index.hold([first])
+    index.hold([second])
+    index.hold([second])
+    index.release([second], 5.0, "other")
+    index.unhold([second])
+    index.unhold([first])
+    assert index.leaf(first).last_used_s == 0.0 and index.leaf(second).stream == "other"
+    index.evict(3, 9.0, None)
+    assert [key[0] for key in index.evicted] == [0, 2, 1]
+    index.check()
+
+
+def test_a_leaf_is_valued_once_per_eviction() -> None:
+    """Forty chains of one block, sixteen compared at a time."""
+    valued: list[int] = []
+
+    class Counting(QuietPolicy):
+        def value(self, leaf: Leaf, now: float) -> float:
+            valued.append(leaf.block)
+            return -leaf.last_used_s
+
+    pool = BlockPool(40)
+    index = PrefixIndex(pool, Counting())
+    for at, block in enumerate(pool.take_many(40)):
+        index.insert(bytes([at]), block, None, COMPUTED, "")
+        index.release([block], float(at), "")
+    gone = index.evict(20, 50.0, None)
+    assert [key[0] for key in gone] == list(range(15, 35)), "the latest of sixteen each time"
+    assert len(valued) == len(set(valued)) == 16 + 19
+    index.check()
+    index.evict(1, 51.0, None)
+    assert len(valued) == 35 + 16, "another time, other values"

@@ -100,9 +100,10 @@ class EngineMachine(RuleBasedStateMachine):
         for _ in range(copies):
             id = len(self.prompts)
             count = min(out, self.bench.config.max_model_len - len(prompt))
-            hints = (Hint(HINT_KINDS[length % 7], 5.0 * out, out),) if length % 3 == 0 else ()
-            request = make_request(id, prompt, out, block_tokens=BS, tenant=tenant, priority=priority,
-                                   session_id=str(head) if out % 4 else "", hints=hints)  # fmt: skip
+            bound = ("exact", "at_most", "at_least")[out % 3]
+            hints = (Hint(HINT_KINDS[length % 7], 5.0 * out, out, bound),) if length % 3 == 0 else ()
+            request = make_request(id, prompt, out, block_tokens=BS, tenant=tenant, priority=priority, hints=hints,
+                                   session_id=str(head) if out % 4 else "", session_is_shared=out % 7 == 0)  # fmt: skip
             assert self.bench.submit(request).error is None
             self.prompts[id] = (prompt, count)
 
@@ -115,11 +116,14 @@ class EngineMachine(RuleBasedStateMachine):
         prompt = (self.prompts[id][0] + self.bench.tokens[id])[: self.bench.config.max_model_len - 3] + [5, 6]
         new = len(self.prompts)
         self.prompts[new] = (prompt, min(6, self.bench.config.max_model_len - len(prompt)))
-        assert self.bench.submit(make_request(new, prompt, 6, block_tokens=BS)).error is None
+        session = str(prompt[0]) if pick % 2 else ""
+        request = make_request(new, prompt, 6, block_tokens=BS, tenant="a", session_id=session)
+        assert self.bench.submit(request).error is None
 
-    @rule(session=st.integers(0, 4), kind=st.sampled_from(HINT_KINDS), seconds=st.sampled_from([0.0, 1.0, 40.0]))
-    def hint(self, session: int, kind, seconds: float) -> None:
-        answers = self.bench.engine.hint("a", str(session), (Hint(kind, seconds, 2),), self.bench.now)
+    @rule(session=st.integers(0, 4), kind=st.sampled_from(HINT_KINDS), seconds=st.sampled_from([0.0, 1.0, 40.0]),
+          bound=st.sampled_from(["exact", "at_most"]))  # fmt: skip
+    def hint(self, session: int, kind, seconds: float, bound) -> None:
+        answers = self.bench.engine.hint("a", str(session), (Hint(kind, seconds, 2, bound),), self.bench.now)
         assert [answer.kind for answer in answers] == [kind]
 
     @rule(pick=st.integers(0, 100), reason=st.sampled_from(["stop", "tool_calls", "abort"]))

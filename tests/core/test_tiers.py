@@ -218,13 +218,15 @@ def test_a_policy_hears_of_turns() -> None:
 
 
 def test_what_a_compaction_cut_off_goes_first() -> None:
-    """6 blocks, the new prompt shares 2: the 4 orphans are the next victims, before a session that is older."""
+    """6 blocks, the new prompt shares 2: the 4 orphans are the next victims, before a session that is older. That it
+    is one is known by its second turn."""
     bench = Bench(policy=Favourites(), num_blocks=20)
     run(bench, 1, prompt(9, 16 * 5 + 1), 1, session_id="older")
     run(bench, 2, prompt(1, 16 * 6 + 1), 1, session_id="s")
-    run(bench, 3, prompt(1, 32) + prompt(5, 33), 1, session_id="s")
-    run(bench, 4, prompt(7, 16 * 10), 1)
-    for id, tokens, cached in ((5, prompt(9, 16 * 5 + 1), 80), (6, prompt(1, 32) + prompt(5, 33), 64)):
+    run(bench, 3, prompt(1, 32) + prompt(5, 17), 1, session_id="s")
+    run(bench, 4, prompt(1, 32) + prompt(5, 33), 1, session_id="s")
+    run(bench, 5, prompt(7, 16 * 10), 1)
+    for id, tokens, cached in ((6, prompt(9, 16 * 5 + 1), 80), (7, prompt(1, 32) + prompt(5, 33), 64)):
         bench.submit(make_request(id, tokens, 1))
         bench.drain()
         assert bench.cached[id] == cached
@@ -321,9 +323,9 @@ def test_the_end_of_a_session_is_the_end_of_its_sub_agents() -> None:
 # -- prefetch -------------------------------------------------------------------------------------------------------
 
 
-def crowded_out() -> Bench:
+def crowded_out(**config) -> Bench:
     """Session s has 6 blocks in the tier and none on the device."""
-    bench, _ = keeping(num_blocks=32, policy=QuietOrder())
+    bench, _ = keeping(num_blocks=32, policy=QuietOrder(), **config)
     run(bench, 1, prompt(1, 100), session_id="s")
     run(bench, 2, prompt(2, 510), 1)
     assert bench.engine.cache_report(bench.now).sessions[-1].tiers["device"] == 0
@@ -402,6 +404,20 @@ def test_the_ceiling_is_what_an_infinite_cache_would_have_found() -> None:
     assert stats.regretted_tokens == stats.missed_tokens["evicted"] > 0
 
 
+def test_what_was_saved_is_counted_once_a_prefill_was_measured() -> None:
+    """Until then a load would only have cost time."""
+    bench, _ = keeping(max_num_batched_tokens=16)
+    tokens = prompt(1, 40)
+    run(bench, 1, tokens)
+    run(bench, 2, tokens)
+    before = bench.engine.stats()
+    assert bench.cached[2] > 0 and before.prefill_tokens_per_s == 0.0 and before.saved_s == 0.0
+    bench.engine._board.prefill_rate.step(1000, 0, 10.0)
+    run(bench, 3, tokens)
+    stats = bench.engine.stats()
+    assert stats.saved_s == pytest.approx((bench.cached[2] + bench.cached[3]) / stats.prefill_tokens_per_s, rel=0.2)
+
+
 def test_sessions_are_reported_with_where_they_are() -> None:
     bench, _ = keeping(num_blocks=64)
     run(bench, 1, prompt(1, 100), session_id="a", tenant="t")
@@ -449,6 +465,16 @@ def test_a_load_is_computed_again_and_compared() -> None:
     stats = bench.engine.stats()
     assert (stats.verified_blocks, stats.differing_blocks, distrusted) == (6, 0, [])
     assert bench.cached[3] == 0, "what is computed is not cached"
+
+
+def test_a_request_that_ends_with_its_first_token_is_verified_too() -> None:
+    bench, _ = keeping(num_blocks=16, kv_verify=1)
+    run(bench, 1, prompt(1, 100), 1)
+    run(bench, 2, prompt(2, 250), 1)
+    run(bench, 3, prompt(1, 100), 1)
+    stats = bench.engine.stats()
+    assert (stats.verified_blocks, stats.differing_blocks) == (6, 0)
+    assert stats.num_free_blocks + stats.num_cached_blocks == stats.num_blocks
 
 
 def test_rot_that_no_checksum_sees_is_found_and_harms_nobody() -> None:

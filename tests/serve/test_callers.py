@@ -79,7 +79,8 @@ NAMES = ["body", "header", "claude", UUID, "codex", "cache key", "dynamo", "corr
 def test_session_precedence(first: int) -> None:
     body = {key: value for fields, _ in SOURCES[first:] for key, value in fields.items()}
     headers = {key: value for _, fields in SOURCES[first:] for key, value in fields.items()}
-    assert session(body, headers).id == NAMES[first]
+    found = session(body, headers)
+    assert found.id == NAMES[first] and found.shared is (NAMES[first] == "cache key")
 
 
 def test_session_forms() -> None:
@@ -115,7 +116,7 @@ def test_threads_of_codex() -> None:
     body, headers = {"prompt_cache_key": "t0"}, {"session-id": "t0", "x-client-request-id": "t0"}
     assert session(body, {**headers, "thread-id": "t0"}) == Session("t0")
     assert session(body, {**headers, "thread-id": "t1", "x-codex-parent-thread-id": "t0"}) == Session("t1", "t0")
-    assert session(body, headers) == Session("t0")
+    assert session(body, headers) == Session("t0", shared=True)
 
 
 async def test_session_reaches_the_engine(make_server: MakeServer) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from samovar.core.board import Board, Transfer
 from samovar.core.draft import Draft
+from samovar.core.events import Miss
 from samovar.core.gate import blocks_to_load
+from samovar.core.misses import explain
 from samovar.core.pace import Pace
 from samovar.core.plan import Load
 from samovar.core.ports import TierShare
 from samovar.core.state import RequestState, Status
-from samovar.core.streams import explain
 from samovar.core.warm_first import passes
 from samovar.policy.retention import TurnStart
 
@@ -63,17 +64,18 @@ class Admission:
         board = self._board
         return blocks_to_load(shares, board.config.block_tokens, board.prefill_rate.tokens_per_s)
 
+    def fits(self, draft: Draft, state: RequestState, found: int) -> bool:
+        """Whether the whole request has room, of which the first `found` blocks are there."""
+        kv = self._board.kv
+        # Room for one more block per decoding request, or the admission would be undone by the next step's growth.
+        room = kv.available - draft.reserved_blocks - len(self._board.decoding)
+        return kv.blocks_for(state.total) - found + kv.num_unused(state.keys, found) <= room
+
     def admit(
         self, draft: Draft, state: RequestState, found: int, shares: tuple[TierShare, ...], offered: int, now: float
-    ) -> bool:
-        """Give the request its cached blocks, and `offered` ones to load into; False if it would not fit as a whole."""
-        board, kv = self._board, self._board.kv
-        need = kv.blocks_for(state.total) - found
-        # Room for one more block per decoding request, or the admission would be undone by the next step's growth.
-        room = kv.available - draft.reserved_blocks - len(board.decoding)
-        if need + kv.num_unused(state.keys, found) > room:
-            draft.no_room.append(state)
-            return False
+    ) -> None:
+        """Give a request that fits its cached blocks, and `offered` ones to load into."""
+        board = self._board
         for passed in draft.no_room:
             passed.passed_over += 1
         if draft.behind and state not in draft.behind:
@@ -89,10 +91,9 @@ class Admission:
         if state.incarnation and not state.first_token_seen:  # what was found before may be gone
             state.num_cached = min(state.num_cached, found * board.config.block_tokens)
         self.adopt(state, found)
-        draft.reserved_blocks += need
+        draft.reserved_blocks += board.kv.blocks_for(state.total) - found
         if not (offered and self._load(draft, state, shares, offered, now)):
             board.start_prefill(state)
-        return True
 
     def _first_look(self, state: RequestState, found: int, hit: int, now: float) -> None:
         """What a new request means for its conversation, and why no more of it was found."""
@@ -101,17 +102,25 @@ class Admission:
         reference = b""
         if state.caches:
             request = state.request
-            joined = board.streams.join(request.tenant, request.session_id, request.parent_session_id, state.keys)
+            joined = board.streams.join(
+                request.tenant,
+                request.session_id,
+                request.parent_session_id,
+                state.keys,
+                shared=request.session_is_shared,
+            )
             state.stream, reference = joined.stream, joined.reference
             name = joined.stream.name
-            if joined.cut_at is not None:
-                orphans = joined.stream.keys()[joined.cut_at :]
-                index.supersede(orphans, name)
+            board.prefetches.cancel(name)
+            board.kv.wanted_again(name)
+            for orphans in joined.orphans:
+                board.kv.supersede(orphans.keys, orphans.first, orphans.stream)
                 if board.connector is not None:
-                    board.connector.turn_ended(name, orphans, keep=False, now=now)
+                    board.connector.turn_ended(orphans.stream, orphans.keys, keep=False, now=now)
             state.ceiling = board.ceiling.match(state.keys, limit) * board.config.block_tokens
             board.policy.turn_started(TurnStart(name, joined.stream.parent, limit, hit), now)
-        state.miss = explain(reference, state.keys, hit, limit, index)
+        failed = state.load_failed and hit < limit
+        state.miss = Miss("failed_load", block=hit) if failed else explain(reference, state.keys, hit, limit, index)
 
     def adopt(self, state: RequestState, found: int) -> None:
         """Extend the table to the first `found` blocks of the chain, all of which are there."""

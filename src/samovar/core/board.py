@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
+from math import inf
 
 from samovar.base.ids import BlockId, BlockKey, RequestId, TransferId
 from samovar.core.ceiling import Ceiling
 from samovar.core.config import EngineConfig
 from samovar.core.gate import PrefillRate
 from samovar.core.kv_manager import KVManager
-from samovar.core.plan import Chunk, Redirect, Store
+from samovar.core.plan import Chunk, Compare, Redirect, Store
 from samovar.core.ports import Connector, TierShare
 from samovar.core.state import Holding, RequestState, Status
 from samovar.core.streams import Streams
 from samovar.core.tenant_queues import TenantQueues
+from samovar.core.timetable import Timetable
 from samovar.policy.retention import RetentionPolicy
 
 
@@ -53,6 +55,8 @@ class Transfer:
     """When a load's request stops waiting for it."""
     given_up: bool = False
     """Nobody waits for it any more."""
+    late: bool = False
+    """It was given up before it was reported, and is counted as failed."""
     compares: bool = False
     """Neither: blocks of the device are compared (`core.verify`)."""
 
@@ -96,6 +100,8 @@ class Counters:
     prefetched_blocks: int = 0
     ceiling_tokens: int = 0
     saved_s: float = 0.0
+    unpriced_tokens: int = 0
+    """Cached, and not in `saved_s` yet, since no prefill was measured before."""
     verified_blocks: int = 0
     differing_blocks: int = 0
     hints: Counter[str] = field(default_factory=Counter)
@@ -108,10 +114,10 @@ class Board:
     `queues` (waiting or prefilling), `loading` and `decoding`."""
 
     __slots__ = (
-        "ceiling", "config", "connector", "counters", "decoding", "inflight", "kv", "last_applied_s", "loading",
-        "loading_keys", "next_seq", "next_step", "next_transfer", "num_loads", "num_prefetches", "num_prefilling",
-        "policy", "prefetches", "prefill_rate", "queues", "recent", "redirects", "released", "requests", "stores",
-        "streams", "suspects", "transfers", "unproven",
+        "ceiling", "compares", "config", "connector", "counters", "decoding", "inflight", "kv", "last_applied_s",
+        "loading", "loading_keys", "next_seq", "next_step", "next_transfer", "num_loads", "num_prefilling",
+        "planned_s", "policy", "prefetches", "prefill_rate", "queues", "recent", "redirects", "released", "requests",
+        "retain_budget", "stores", "streams", "suspects", "transfers", "unproven",
     )  # fmt: skip
 
     def __init__(self, config: EngineConfig, policy: RetentionPolicy, connector: Connector | None = None) -> None:
@@ -133,9 +139,11 @@ class Board:
         self.ceiling = Ceiling()
         self.prefill_rate = PrefillRate()
         self.last_applied_s = 0.0
-        self.prefetches: list[tuple[float, int, str]] = []
-        """A heap of (when, number, stream): conversations to bring up then."""
-        self.num_prefetches = 0
+        self.planned_s = -inf
+        """When all that waits for a time was last looked at."""
+        self.prefetches = Timetable()
+        self.retain_budget: int | None = None
+        """Blocks of one tenant that `retain` may cover; None until a hint asks."""
         self.num_loads = 0
         self.suspects: list[Suspect] = []
         self.unproven: set[BlockKey] = set()
@@ -149,6 +157,7 @@ class Board:
         self.redirects: list[tuple[RequestState, int, Redirect]] = []
         """With the incarnation they are for."""
         self.stores: list[Store] = []
+        self.compares: list[Compare] = []
 
     @property
     def num_admitted(self) -> int:
@@ -202,9 +211,16 @@ class Board:
 
     def _evicted(self, keys: list[BlockKey]) -> None:
         if self.unproven:
-            wasted = self.unproven.intersection(keys)
-            self.counters.wasted_load_blocks += len(wasted)
-            self.unproven -= wasted
+            self._wasted(self.unproven.intersection(keys))
+
+    def forgot(self) -> None:
+        """Blocks went with a step that failed."""
+        if self.unproven:
+            self._wasted({key for key in self.unproven if self.kv.index.get(key) is None})
+
+    def _wasted(self, keys: set[BlockKey]) -> None:
+        self.counters.wasted_load_blocks += len(keys)
+        self.unproven -= keys
 
     @property
     def next_transfer_id(self) -> TransferId:
@@ -252,6 +268,7 @@ class Board:
         self.queues.check()
         self.kv.check(s.blocks for s in self.requests.values())
         self.streams.check()
+        self.prefetches.check()
         running = Counter(s.stream.name for s in self.requests.values() if s.stream is not None)
         assert all(stream.running == running[stream.name] for stream in self.streams.latest())
         assert all(self.kv.index.get(key) is not None for key in self.unproven)

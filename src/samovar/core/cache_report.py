@@ -10,7 +10,7 @@ from samovar.base.ids import BlockKey
 from samovar.base.keys import KEY_BYTES
 from samovar.core.board import Board
 from samovar.core.stats import CacheReport, SessionReport, TierReport
-from samovar.core.streams import Stream
+from samovar.core.stream import Stream
 
 MAX_SESSIONS = 200
 """Of one tenant: nobody's conversations push out another's."""
@@ -52,6 +52,7 @@ def cache_report(board: Board, now: float) -> CacheReport:
         block_bytes=board.config.block_bytes,
         physical_bytes=kv.pool.num_blocks * board.config.block_bytes,
         capacity_bytes=kv.pool.num_blocks * board.config.block_bytes,
+        promoted_blocks=board.counters.loaded_blocks,
         evicted_blocks=kv.index.num_evicted,
     )
     below = board.connector.report() if board.connector is not None else ()

@@ -17,10 +17,12 @@ def group_gate(step_counter: int, interval: int) -> Gate:
 class PrefillCadence:
     """Counts executed steps since the last one with prefill (a lone engine) or obeys the group's gate."""
 
-    __slots__ = ("_interval", "_saturated", "_since_prefill")
+    __slots__ = ("_guarded", "_interval", "_saturated", "_since_prefill")
 
-    def __init__(self, interval: int) -> None:
+    def __init__(self, interval: int, *, guarded: bool = True) -> None:
+        """`guarded`: a queue that does not drain switches it off."""
         self._interval = interval
+        self._guarded = guarded
         self._since_prefill = interval  # the first prefill never waits
         self._saturated = False
 
@@ -32,8 +34,21 @@ class PrefillCadence:
             return not gate.prefill_allowed
         return self._interval > 1 and self._since_prefill + 1 < self._interval
 
+    def deferring(self, closed_gates: int | None) -> int:
+        """How many next steps in a row leave prefill out if all of them decode. `closed_gates`: as many gates are
+        closed; None when the engine is alone."""
+        if self._saturated:
+            return 0
+        return max(0, self._interval - 1 - self._since_prefill) if closed_gates is None else closed_gates
+
+    def decoded(self, steps: int) -> None:
+        """So many steps were planned that had no prefill: either nobody waited, whatever the gates (a saturated queue's
+        first such step is not deferred, and finds it drained), or all were deferred."""
+        self._saturated = False
+        self._since_prefill += steps
+
     def planned(self, *, deferred: bool, had_prefill: bool, drained: bool) -> None:
         """A step was planned. `drained`: no request was left waiting for lack of room or budget."""
         if not deferred:
-            self._saturated = not drained
+            self._saturated = self._guarded and not drained
         self._since_prefill = 0 if had_prefill else self._since_prefill + 1

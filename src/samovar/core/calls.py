@@ -35,6 +35,12 @@ class Apply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     now: float
 
 
+class Advance(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    rounds: int
+    tokens: tuple[tuple[int, ...], ...]
+    now: float
+
+
 class Transferred(msgspec.Struct, frozen=True, array_like=True, tag=True):
     done: tuple[TransferDone, ...]
     now: float
@@ -68,7 +74,7 @@ class TierCall(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """`base.keys.digest` of the encoded arguments."""
 
 
-CoreCall = Submit | Finish | Plan | Apply | Transferred | HintSession | TellOutcome
+CoreCall = Submit | Finish | Plan | Apply | Advance | Transferred | HintSession | TellOutcome
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):

@@ -1,7 +1,8 @@
 """What an infinite cache would have found: a Bloom filter over every block key that was ever computed.
 
 A key's 16 bytes are a hash already, so its four words are the filter's four hashes. 8 MiB tell about 5 million blocks
-apart with one wrong yes in 300; more of them and the ceiling is overestimated, never underestimated.
+apart with one wrong yes in 300; more of them and the ceiling is overestimated, never underestimated (but where eight
+new keys at the end of a chain are all wrong ones).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from samovar.base.ids import BlockKey
 
 FILTER_BYTES = 8 << 20
 _WORDS = Struct("<4I")
+_SURELY_KNOWN = 8
+"""So many keys in a row are in the filter only if their chain was added."""
 
 
 class Ceiling:
@@ -25,8 +28,16 @@ class Ceiling:
         self._mask = num_bytes * 8 - 1
 
     def add(self, keys: Sequence[BlockKey]) -> None:
+        """A chain from its start. Where the last ones are new and those before were added, only the new ones cost."""
         bits, mask, words = self._bits, self._mask, _WORDS.unpack
-        for key in keys:
+        known = 0
+        for key in reversed(keys):
+            if key in self:
+                known += 1
+                if known == _SURELY_KNOWN:
+                    return
+                continue
+            known = 0
             for word in words(key):
                 at = word & mask
                 bits[at >> 3] |= 1 << (at & 7)

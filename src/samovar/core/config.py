@@ -28,6 +28,8 @@ class EngineConfig:
     """Prefill tokens per request and step while another request could run; 0 is no limit."""
     prefill_schedule_interval: int = 1
     """Prefill in every Nth step only; 1 is off."""
+    prefill_capacity_guard: bool = True
+    """False: a queue that a releasing step cannot drain is throttled all the same. Only to show what the guard does."""
     max_num_queued_reqs: int = 0
     """Waiting requests at most; 0 is no limit."""
     max_num_queued_tokens: int = 0
@@ -43,7 +45,7 @@ class EngineConfig:
     num_speculative_tokens: int = 0
     """Draft tokens a runner may verify per decode; needs depth 1: the next start is known only with the result."""
     max_retained_share: float = 0.8
-    """Of all blocks in all tiers, what `retain` hints of one tenant may cover together."""
+    """Of the blocks of the largest tier, what `retain` hints of one tenant may cover together."""
     max_passed_over: int = 32
     """Admissions of later requests that one without room puts up with before it reserves."""
     max_step_failures: int = 2

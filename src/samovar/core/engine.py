@@ -6,7 +6,7 @@ randomness, no iteration over sets, no id made elsewhere than by counting. `core
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from samovar.base.errors import ContextLengthExceeded, InvalidField, RateLimited, SamovarError, Saturated
 from samovar.base.ids import BlockKey, RequestId
@@ -23,6 +23,7 @@ from samovar.core.request import Request
 from samovar.core.scheduler import Scheduler
 from samovar.core.state import RequestState, Status
 from samovar.core.stats import CacheReport, EngineStats
+from samovar.core.stream import awaited
 from samovar.core.transfers import transferred
 from samovar.policy.hints import Hint, HintAnswer
 from samovar.policy.retention import RetentionPolicy
@@ -50,17 +51,25 @@ class Engine:
     @property
     def wake_at(self) -> float | None:
         """When `plan` may have something to do though nothing happened before: a tier's answer or a load is overdue
-        then, a conversation is to be brought up, or the tiers want something moved."""
+        then, a conversation is to be brought up, or the tiers want something moved. What the last plan had behind it
+        already only an event can help."""
         board = self._board
         if board.connector is None:
             return None
         times = [s.lookup_deadline_s for s in board.queues if s.lookup_deadline_s is not None]
-        times += [t.deadline_s for t in board.transfers.values() if t.is_load and not t.given_up]
-        if board.prefetches:
-            times.append(board.prefetches[0][0])
+        if board.loading_keys:
+            times += [t.deadline_s for t in board.transfers.values() if t.is_load and not t.given_up]
         if (moves_at := board.connector.wake_at) is not None:
             times.append(moves_at)
+        times = [at for at in times if at > board.planned_s]
+        if (prefetch_at := board.prefetches.next_s) is not None:  # a plan takes all that are due: it is a later one
+            times.append(prefetch_at)
         return min(times, default=None)
+
+    @property
+    def loading(self) -> Collection[RequestId]:
+        """Requests that wait for a tier to bring their blocks. A view."""
+        return self._board.loading.keys()
 
     def submit(self, request: Request, now: float) -> Verdict:
         """Accept a request into its tenant's queue, or say why not."""
@@ -71,7 +80,7 @@ class Engine:
             return Verdict(request.id, ErrorInfo.of(error))
         self._board.requests[request.id] = state
         self._board.enter(state, Status.WAITING)
-        return Verdict(request.id, None, judge(self._board, request.hints))
+        return Verdict(request.id, None, judge(self._board, state, now))
 
     def _enter(self, request: Request, now: float) -> RequestState:
         board, config = self._board, self._board.config
@@ -159,6 +168,18 @@ class Engine:
         self._board.last_applied_s = now
         return outputs
 
+    def steady_rounds(self, closed_gates: int | None = None) -> int:
+        """How many of the next rounds (the oldest result applied, a plan made) would change nothing but positions, if
+        nothing else happens; known once as many plans are in flight as may be. `closed_gates`: how many of the next
+        plans come with a closed gate, None when alone. Changes nothing. See `core.steady`."""
+        return self._scheduler.steady_rounds(closed_gates)
+
+    def advance(self, rounds: int, tokens: Sequence[tuple[int, ...]], now: float) -> tuple[StepPlan, ...]:
+        """`rounds` of them at once, ending at `now`. `tokens[i]`: all that they gave the request of the i-th chunk in
+        flight; none may end it. Returns the last plans made, at most `depth`: they are in flight, behind those not
+        applied."""
+        return self._scheduler.advance(rounds, tokens, now)
+
     def transferred(self, done: Sequence[TransferDone], now: float) -> list[Output]:
         """Loads and stores that ended on every rank."""
         transferred(self._board, self._scheduler.admission, done, now)
@@ -175,8 +196,11 @@ class Engine:
         state = board.requests.get(request_id)
         if state is not None:
             state.outcome = (reason, tools)
-        elif (stream := board.recent.get(request_id)) is not None:
-            board.policy.outcome(stream, reason, tools, now)
+        elif (name := board.recent.get(request_id)) is not None:
+            stream = board.streams.get(name)
+            if stream is not None and not stream.running:
+                stream.awaits = awaited(reason, tools)
+            board.policy.outcome(name, reason, tools, now)
 
     def cache_report(self, now: float) -> CacheReport:
         return cache_report(self._board, now)
@@ -235,7 +259,7 @@ class Engine:
             wasted_load_blocks=counters.wasted_load_blocks,
             ceiling_tokens=counters.ceiling_tokens,
             regretted_tokens=counters.missed_tokens["evicted"] + counters.missed_tokens["expired"],
-            saved_s=counters.saved_s,
+            saved_s=counters.saved_s if self._board.prefill_rate.tokens_per_s else 0.0,
             prefill_tokens_per_s=self._board.prefill_rate.tokens_per_s,
             declined_load_blocks=counters.declined_load_blocks,
             prefetched_blocks=counters.prefetched_blocks,

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from samovar.core.board import Board
 from samovar.core.prefetch import schedule_prefetch
-from samovar.core.streams import Stream
+from samovar.core.state import RequestState
+from samovar.core.stream import Stream
+from samovar.core.timetable import MOST_PER_TENANT
 from samovar.policy.hints import Hint, HintAnswer
 
 LONGEST_S = 86_400.0
 MOST_CHILDREN = 1000
 MOST_PRIORITY = 1_000_000
-MAX_PREFETCHES = 10_000
-"""Due prefetches that are remembered; the rest of a flood is ignored."""
 
 
 def apply_hints(board: Board, stream: Stream, actions: Sequence[Hint], now: float) -> list[HintAnswer]:
@@ -42,14 +42,26 @@ def hint_session(
     return tuple(answers)
 
 
-def judge(board: Board, actions: Sequence[Hint]) -> tuple[HintAnswer, ...]:
-    """What a request's hints will be answered with: they count from its end, and their sender wants to know now."""
+def judge(board: Board, state: RequestState, now: float) -> tuple[HintAnswer, ...]:
+    """What a request's hints will be answered with: they count from its end, and their sender wants to know now. So the
+    answer is of what is known now: that of the end is what counts."""
+    request = state.request
+    if not request.hints:
+        return ()
+    shared = request.session_is_shared
+    stream = board.streams.likely(request.tenant, request.session_id, state.keys, shared=shared)
     answers: list[HintAnswer] = []
-    for hint in actions:
+    for hint in request.hints:
         hint, clipped = _clip(hint)
-        answer = _tier_answer(board, hint) or board.policy.hinted("", hint, 0.0)
+        answer = _refusal(board, request.tenant, stream, len(state.keys), hint, now)
+        answer = answer or _tier_answer(board, hint) or board.policy.hinted("", hint, now)
         answers.append(_say(answer, clipped))
     return tuple(answers)
+
+
+def give_up_device(board: Board, stream: Stream) -> None:
+    """The blocks of its last turn are not wanted on the device: they go first, those still held once they are not."""
+    board.kv.supersede(stream.keys(), 0, stream.name)
 
 
 def _count(board: Board, answer: HintAnswer) -> HintAnswer:
@@ -59,24 +71,43 @@ def _count(board: Board, answer: HintAnswer) -> HintAnswer:
 
 def _apply(board: Board, stream: Stream, hint: Hint, now: float) -> HintAnswer:
     hint, clipped = _clip(hint)
-    if hint.kind == "retain" and (over := _over_budget(board, stream, now)):
-        return HintAnswer(hint.kind, "ignored", over)
-    answer = board.policy.hinted(stream.name, hint, now)
+    refusal = _refusal(board, stream.tenant, stream, stream.num_blocks, hint, now)
+    if refusal is not None:
+        return refusal
     own = _tier_answer(board, hint)
-    if own is not None and own.status == "applied":
+    if own is not None and own.status == "ignored":
+        return own
+    answer = board.policy.hinted(stream.name, hint, now)
+    if own is not None:
         _move(board, stream, hint, now)
     if hint.kind == "retain" and answer.status != "ignored":
-        stream.retained_until_s = now + hint.seconds
-    if hint.kind == "resume_in" and board.connector is not None and len(board.prefetches) < MAX_PREFETCHES:
-        # "Within": it may come at any moment.
-        schedule_prefetch(board, stream, now if hint.bound == "at_most" else now + hint.seconds)
+        board.streams.retain(stream, now + hint.seconds)
     return _say(own or answer, clipped)
+
+
+def _refusal(
+    board: Board, tenant: str, stream: Stream | None, num_blocks: int, hint: Hint, now: float
+) -> HintAnswer | None:
+    """A tenant has had its share; None while there is room. `num_blocks` of the stream."""
+    reason = ""
+    if hint.kind == "retain":
+        reason = _over_budget(board, tenant, stream, num_blocks, now)
+    elif (
+        hint.kind in ("resume_in", "prefetch")
+        and board.connector is not None
+        and not board.prefetches.has_room(tenant, stream.name if stream is not None else "")
+    ):
+        reason = f"{MOST_PER_TENANT} sessions of yours are to be brought up already, which is the limit"
+    return HintAnswer(hint.kind, "ignored", reason) if reason else None
 
 
 def _tier_answer(board: Board, hint: Hint) -> HintAnswer | None:
     """Of the actions that move bytes or end a session, whatever the policy thinks of them; None for the others."""
     if hint.kind == "release":
         return HintAnswer(hint.kind, "applied")
+    if hint.kind == "resume_in":
+        moves = board.connector is not None and hint.seconds >= 0.0
+        return HintAnswer(hint.kind, "applied") if moves else None
     if hint.kind not in ("demote", "prefetch"):
         return None
     if board.connector is None:
@@ -86,30 +117,34 @@ def _tier_answer(board: Board, hint: Hint) -> HintAnswer | None:
 
 def _move(board: Board, stream: Stream, hint: Hint, now: float) -> None:
     if hint.kind == "prefetch":
-        if len(board.prefetches) < MAX_PREFETCHES:
-            schedule_prefetch(board, stream, now)
-        return
-    keys = stream.keys()
-    board.kv.index.supersede(keys, stream.name)
-    if hint.kind == "release":
-        stream.released, stream.retained_until_s = True, None
-        if board.connector is not None and keys:
-            board.connector.turn_ended(stream.name, tuple(keys), keep=False, now=now)
+        schedule_prefetch(board, stream, now)
+    elif hint.kind == "resume_in" and hint.bound == "at_most":
+        board.prefetches.expect_within(stream.name, stream.tenant, now, hint.seconds)
+    elif hint.kind == "resume_in":
+        schedule_prefetch(board, stream, now + hint.seconds)
+    elif hint.kind == "demote":
+        stream.demoted = True
+        give_up_device(board, stream)
+    elif hint.kind == "release":
+        stream.released = True
+        board.streams.retain(stream, None)
+        board.prefetches.cancel(stream.name)
+        give_up_device(board, stream)
+        if board.connector is not None and stream.turn:
+            board.connector.turn_ended(stream.name, tuple(stream.keys()), keep=False, now=now)
 
 
-def _over_budget(board: Board, stream: Stream, now: float) -> str:
-    """A tenant may ask to keep a share of what there is; "" while this stream fits in."""
-    tiers = board.connector.report() if board.connector is not None else ()
-    blocks = board.config.num_blocks + sum(tier.num_blocks for tier in tiers)
-    budget = int(blocks * board.config.max_retained_share)
-    kept = sum(
-        other.num_blocks
-        for other in board.streams.latest()
-        if other is not stream and other.tenant == stream.tenant and (other.retained_until_s or 0.0) > now
-    )
-    if kept + stream.num_blocks <= budget:
+def _over_budget(board: Board, tenant: str, stream: Stream | None, num_blocks: int, now: float) -> str:
+    """A tenant may ask to keep a share of the largest tier; "" while this stream fits in. Tiers are not added up: what
+    is in one is mostly in the one below it, too."""
+    if board.retain_budget is None:
+        tiers = board.connector.report() if board.connector is not None else ()
+        largest = max(board.config.num_blocks, *(tier.num_blocks for tier in tiers), 0)
+        board.retain_budget = int(largest * board.config.max_retained_share)
+    kept = board.streams.retained_blocks(tenant, now, besides=stream)
+    if kept + num_blocks <= board.retain_budget:
         return ""
-    return f"{kept} blocks of yours are retained and this session has {stream.num_blocks}, the budget is {budget}"
+    return f"{kept} blocks of yours are retained and this session has {num_blocks}, the budget is {board.retain_budget}"
 
 
 def _clip(hint: Hint) -> tuple[Hint, str]:

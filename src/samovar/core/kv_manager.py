@@ -5,13 +5,24 @@ One KV group today: `tables` of a plan have one entry, and this class owns that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from samovar.base.ids import BlockId, BlockKey, RequestId
 from samovar.core.block_pool import BlockPool
 from samovar.core.prefix_index import COMPUTED, PrefixIndex
 from samovar.core.state import Holding, RequestState
 from samovar.policy.retention import RetentionPolicy
+
+
+@dataclass(slots=True)
+class Fence:
+    """Blocks their request let go of while a plan in flight or a transfer still touches them."""
+
+    holding: Holding
+    stream: str
+    unwanted_from: int | None = None
+    """From this position of the chain on its stream has no use for them any more."""
 
 
 class KVManager:
@@ -30,9 +41,13 @@ class KVManager:
         self.pool = BlockPool(num_blocks)
         self.index = PrefixIndex(self.pool, policy, restore_s)
         self._on_evict = on_evict
-        self._fences: list[tuple[Holding, str]] = []
-        """Blocks their request let go of while a plan in flight or a transfer still touches them."""
+        self._fences: list[Fence] = []
         self.num_deduplicated = 0
+
+    @property
+    def is_fencing(self) -> bool:
+        """Whether blocks wait to be released."""
+        return bool(self._fences)
 
     # -- room ------------------------------------------------------------------------------------------------------
 
@@ -44,7 +59,7 @@ class KVManager:
     def coming(self) -> int:
         """Blocks that will be available once the plans and transfers that touch them ended."""
         refs = self.pool.refs
-        return sum(1 for holding, _ in self._fences for block in holding.blocks if refs[block] == 1)
+        return sum(1 for fence in self._fences for block in fence.holding.blocks if refs[block] == 1)
 
     def blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_tokens)
@@ -144,7 +159,7 @@ class KVManager:
                 copy = Holding()
                 copy.blocks.append(mine)
                 copy.last_step = last_plan
-                self._fences.append((copy, ""))
+                self.fence(copy, "")
                 self.num_deduplicated += 1
             at += 1
         state.num_indexed = at
@@ -155,31 +170,54 @@ class KVManager:
     def let_go(self, state: RequestState) -> None:
         """The request gives up its table; `sweep` releases the blocks when nothing touches them."""
         if state.holding.blocks or state.holding.num_transfers:
-            self._fences.append((state.holding, state.stream_name))
+            self.fence(state.holding, state.stream_name)
         state.holding = Holding()
         state.num_indexed = state.num_computed = state.num_applied = 0
         state.num_sent_blocks = state.num_offered = 0
 
     def fence(self, holding: Holding, stream: str) -> None:
         """Blocks that no request holds but a transfer touches: released when it has ended."""
-        self._fences.append((holding, stream))
+        self._fences.append(Fence(holding, stream))
+
+    def supersede(self, keys: Sequence[BlockKey], first: int, stream: str) -> None:
+        """`stream` has no use any more for these blocks of a chain, which begin at position `first`: they are the next
+        victims, or will be once nothing touches them. Those that somebody else uses, or used since, stay."""
+        if not keys:
+            return
+        self.index.supersede(keys, stream)
+        block = self.index.get(keys[0])
+        for fence in self._fences:
+            blocks = fence.holding.blocks
+            if fence.stream == stream and first < len(blocks) and blocks[first] == block:
+                fence.unwanted_from = first if fence.unwanted_from is None else min(first, fence.unwanted_from)
+
+    def wanted_again(self, stream: str) -> None:
+        """Its next turn has begun: what was said of blocks that something still touches is void."""
+        for fence in self._fences:
+            if fence.stream == stream:
+                fence.unwanted_from = None
 
     def sweep(self, now: float, oldest_in_flight: int | None) -> None:
         """Release every fenced table that no plan from `oldest_in_flight` on names and no transfer touches."""
         if not self._fences:
             return
-        kept: list[tuple[Holding, str]] = []
-        for holding, stream in self._fences:
+        kept: list[Fence] = []
+        for fence in self._fences:
+            holding = fence.holding
             named = oldest_in_flight is not None and holding.last_step >= oldest_in_flight
             if named or holding.num_transfers:
-                kept.append((holding, stream))
-            else:
-                self.index.release(holding.blocks, now, stream)
+                kept.append(fence)
+                continue
+            unwanted = holding.blocks[fence.unwanted_from :] if fence.unwanted_from is not None else ()
+            keys = [key for block in unwanted if (key := self.index.key_of(block)) is not None]
+            self.index.release(holding.blocks, now, fence.stream)
+            if keys:
+                self.index.supersede(keys, fence.stream)
         self._fences = kept
 
     def check(self, tables: Iterable[list[BlockId]]) -> None:
         holders = [block for table in tables for block in table]
-        holders += [block for holding, _ in self._fences for block in holding.blocks]
+        holders += [block for fence in self._fences for block in fence.holding.blocks]
         self.pool.check(holders, self.index.indexed_blocks())
         self.index.check()
         assert self.pool.num_free + self.index.num_unused <= self.pool.num_blocks

@@ -6,12 +6,13 @@ from samovar.base.errors import StepFailed
 from samovar.base.ids import BlockId, BlockKey, RequestId
 from samovar.core.board import Board, InFlight, Transfer
 from samovar.core.events import ErrorInfo, FinishReason, Miss, Output
-from samovar.core.hints import apply_hints
+from samovar.core.hints import apply_hints, give_up_device
 from samovar.core.plan import Chunk, Redirect, StepResult, Store, TokenLogprobs
 from samovar.core.ports import Connector
 from samovar.core.preemption import preempt
 from samovar.core.state import RequestState
-from samovar.core.streams import Stream
+from samovar.core.stream import Stream, awaited
+from samovar.core.verify import compare_before_end
 from samovar.policy.retention import TurnEnd
 
 MAX_RECENT = 4096
@@ -116,7 +117,10 @@ def _count_prompt(board: Board, state: RequestState) -> Miss | None:
     counters.cached_by_tier["device"] += left
     counters.ceiling_tokens += max(state.ceiling, state.num_cached)
     rate = board.prefill_rate.tokens_per_s
-    counters.saved_s += state.num_cached / rate if rate else 0.0
+    counters.unpriced_tokens += state.num_cached
+    if rate:
+        counters.saved_s += counters.unpriced_tokens / rate
+        counters.unpriced_tokens = 0
     counters.shared_tokens += max(0, state.num_cached - state.num_loaded - state.num_known)
     reason = state.miss
     if reason is None:
@@ -177,9 +181,10 @@ def end(board: Board, state: RequestState, reason: FinishReason, now: float, kep
     num_blocks = state.num_indexed
     if kept_tokens is not None:
         num_blocks = min(num_blocks, (state.num_prompt + max(0, kept_tokens)) // board.config.block_tokens)
+    compare_before_end(board, state)
+    board.kv.let_go(state)  # before its hints: they are of blocks that are let go of
     if state.stream is not None:
         _end_turn(board, state, state.stream, reason, num_blocks, now)
-    board.kv.let_go(state)
     board.counters.finished[reason.value] += 1
 
 
@@ -188,14 +193,19 @@ def _end_turn(
 ) -> None:
     """What the end of a request means for its conversation: policy and tiers are told, and its hints count from now."""
     keys = state.keys[:num_blocks]
-    board.streams.ended(stream, keys, state.num_prompt // board.config.block_tokens, now)
+    known = board.streams.ended(stream, keys, state.num_prompt // board.config.block_tokens, now)
     board.ceiling.add(keys)
     # A stop may be the end of a tool call: who has the text says so in a moment, if it has not done so already.
-    known = state.outcome or ({"length": "length", "error": "error"}.get(reason.value, ""), ())
-    board.policy.turn_ended(TurnEnd(stream.name, num_blocks, *known), now)
+    told = state.outcome or ({"length": "length", "error": "error"}.get(reason.value, ""), ())
+    stream.awaits = awaited(*told)
+    # One that was stopped early leaves the turn before it where it was.
+    num_blocks = stream.num_blocks if 0 < num_blocks == known else num_blocks
+    board.policy.turn_ended(TurnEnd(stream.name, num_blocks, *told), now)
     board.recent[state.id] = stream.name
     while len(board.recent) > MAX_RECENT:
         board.recent.popitem(last=False)
+    if stream.released or stream.demoted:  # said while it ran
+        give_up_device(board, stream)
     apply_hints(board, stream, state.request.hints, now)
     if board.connector is not None and keys:
         board.connector.turn_ended(stream.name, tuple(keys), keep=not stream.released, now=now)
@@ -263,4 +273,6 @@ def _forget_built_on(board: Board, record: InFlight, culprits: set[tuple[Request
             if (state.id, incarnation) in tainted
         ]
         gone |= board.kv.index.forget(later)
+    if gone:
+        board.forgot()
     return [state for state in board.requests.values() if state.id in affected]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-
 from samovar.core.admission import LATE_FACTOR, LEAST_LOAD_DEADLINE_S
 from samovar.core.board import Board, Transfer
 from samovar.core.draft import Draft
 from samovar.core.gate import blocks_to_load
 from samovar.core.plan import Load
 from samovar.core.state import Holding
-from samovar.core.streams import Stream
+from samovar.core.stream import Stream
 
 LEAD_S = 0.5
 """Earlier than the estimate: a load that comes late is worth nothing, one that comes early little less."""
@@ -26,20 +24,23 @@ class Prefetcher:
         self._board = board
 
     def plan(self, draft: Draft, now: float) -> None:
-        due = self._board.prefetches
-        while due and due[0][0] <= now:
-            _, _, name = heappop(due)
-            stream = self._board.streams.get(name)
-            if stream is not None and not stream.running and not stream.released:
-                self._start(draft, stream, now)
+        board = self._board
+        while (taken := board.prefetches.take(now)) is not None:
+            name, due = taken
+            stream = board.streams.get(name)
+            if stream is None or stream.running or stream.released:
+                continue
+            if not self._start(draft, stream, now):
+                board.prefetches.look_again(name, due, now)
 
-    def _start(self, draft: Draft, stream: Stream, now: float) -> None:
+    def _start(self, draft: Draft, stream: Stream, now: float) -> bool:
+        """Whether something is on its way."""
         board, kv = self._board, self._board.kv
         assert board.connector is not None
         keys = stream.keys()
         found = kv.index.match(keys, 0, len(keys))
         if found == len(keys) or keys[found] in board.loading_keys:
-            return
+            return False
         match = board.connector.lookup(tuple(keys[found:]), now)
         wanted = blocks_to_load(match.shares, board.config.block_tokens, board.prefill_rate.tokens_per_s)
         room = kv.available - draft.reserved_blocks - len(board.decoding) - kv.num_unused(keys, found)
@@ -47,7 +48,7 @@ class Prefetcher:
         if count < wanted:
             board.connector.wanted(tuple(keys[found:]), now)
         if count <= 0:
-            return
+            return False
         head = kv.chain(keys, 0, found)
         kv.index.hold(head)
         holding = Holding()
@@ -65,8 +66,8 @@ class Prefetcher:
             draft.loads.append(
                 Load(transfer_id, 0, chosen, tuple(blocks), place.slots, place.generations, place.from_disk)
             )
-            board.counters.prefetched_blocks += len(chosen)
         kv.fence(holding, stream.name)
+        return bool(place.slots)
 
 
 def schedule_prefetch(board: Board, stream: Stream, due_s: float) -> None:
@@ -76,5 +77,4 @@ def schedule_prefetch(board: Board, stream: Stream, due_s: float) -> None:
     keys = stream.keys()
     match = board.connector.lookup(tuple(keys), due_s) if keys else None
     lead_s = sum(share.seconds for share in match.shares) * 2 + LEAD_S if match is not None else LEAD_S
-    board.num_prefetches += 1
-    heappush(board.prefetches, (due_s - lead_s, board.num_prefetches, stream.name))
+    board.prefetches.expect(stream.name, stream.tenant, due_s - lead_s)

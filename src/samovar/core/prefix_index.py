@@ -24,6 +24,8 @@ from samovar.policy.retention import EXPIRED, Leaf, RetentionPolicy
 COMPUTED = -1
 NOT_INDEXED = -2
 ROOT = -1
+NOBODY = -1
+"""No child, no sibling."""
 
 
 class Eviction(NamedTuple):
@@ -38,9 +40,9 @@ class PrefixIndex:
     """The index of one KV group. Blocks given to `insert` are held by the caller; unused ones stay until evicted."""
 
     __slots__ = (
-        "_blocks", "_children", "_depth", "_heap", "_keys", "_last_used", "_parents", "_policy", "_pool", "_restore_s",
-        "_stamp", "_stamps", "_streams", "_superseded", "evicted", "max_evicted", "num_evicted", "num_unused",
-        "pending",
+        "_blocks", "_depth", "_heap", "_keys", "_last_used", "_newer", "_older", "_parents", "_policy", "_pool",
+        "_restore_s", "_stamp", "_stamps", "_streams", "_superseded", "_youngest", "evicted", "max_evicted",
+        "num_evicted", "num_unused", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +59,10 @@ class PrefixIndex:
         self._blocks: dict[BlockKey, BlockId] = {}
         self._keys: list[BlockKey | None] = [None] * n
         self._parents: list[int] = [ROOT] * n
-        self._children: list[int] = [0] * n
+        # A block's children as a linked list: its youngest, from which `_older` leads to the others and `_newer` back.
+        self._youngest: list[int] = [NOBODY] * n
+        self._older: list[int] = [NOBODY] * n
+        self._newer: list[int] = [NOBODY] * n
         self._depth: list[int] = [0] * n
         self._stamps: list[int] = [0] * n
         self._last_used: list[float] = [0.0] * n
@@ -83,11 +88,24 @@ class PrefixIndex:
     def get(self, key: BlockKey) -> BlockId | None:
         return self._blocks.get(key)
 
+    def any_key(self) -> BlockKey | None:
+        """The one that was inserted first; None when there is none."""
+        return next(iter(self._blocks), None)
+
     def key_of(self, block: BlockId) -> BlockKey | None:
         return self._keys[block]
 
+    def parent_of(self, block: BlockId) -> BlockId | None:
+        """The block before an indexed one."""
+        parent = self._parents[block]
+        return None if parent == ROOT else BlockId(parent)
+
+    def last_used_s(self, block: BlockId) -> float:
+        """When it was let go of after a use; 0.0 before the first."""
+        return self._last_used[block]
+
     def stream_of(self, block: BlockId) -> str:
-        """Of the request that made it findable or, once unused, of the last that held it."""
+        """Of the request that made it findable or, since, of the last that let go of it."""
         return self._streams[block]
 
     def match(self, keys: Sequence[BlockKey], first: int, limit: int) -> int:
@@ -134,9 +152,15 @@ class PrefixIndex:
         self._parents[block] = ROOT if parent is None else parent
         self._depth[block] = 0 if parent is None else self._depth[parent] + 1
         if parent is not None:
-            self._children[parent] += 1
+            sibling = self._youngest[parent]
+            self._youngest[parent] = block
+            self._older[block] = sibling
+            if sibling != NOBODY:
+                self._newer[sibling] = block
         self.pending[block] = step
         self._streams[block] = stream
+        self._stamps[block] = 0
+        self._last_used[block] = 0.0
         if self.evicted:
             self.evicted.pop(key, None)
 
@@ -161,11 +185,22 @@ class PrefixIndex:
         self.num_unused -= woken
 
     def release(self, blocks: Sequence[BlockId], now: float, stream: str) -> None:
-        """One holder less for each block of a table, in table order. Those nobody holds stay cached if they are
-        indexed and become free if not."""
+        """The end of a use: one holder less for each block of a table, in table order. Those nobody holds stay cached
+        if they are indexed and become free if not."""
         self._stamp = stamp = self._stamp + 1
-        refs, keys, children = self._pool.refs, self._keys, self._children
+        keys = self._keys
         stamps, last_used, streams, superseded = self._stamps, self._last_used, self._streams, self._superseded
+        for block in blocks:
+            if keys[block] is not None:
+                stamps[block] = stamp
+                last_used[block] = now
+                streams[block] = stream
+                superseded[block] = 0
+        self.unhold(blocks)
+
+    def unhold(self, blocks: Sequence[BlockId]) -> None:
+        """As `release`, for who only kept them in place: what was used last, and by whom, stays as it is."""
+        refs, keys, youngest, stamps = self._pool.refs, self._keys, self._youngest, self._stamps
         for block in reversed(blocks):
             count = refs[block] - 1
             refs[block] = count
@@ -176,12 +211,8 @@ class PrefixIndex:
                 self._pool.give_back(block)
                 continue
             self.num_unused += 1
-            stamps[block] = stamp
-            last_used[block] = now
-            streams[block] = stream
-            superseded[block] = 0
-            if children[block] == 0:
-                heappush(self._heap, (stamp, block))
+            if youngest[block] == NOBODY:
+                heappush(self._heap, (stamps[block], block))
         if len(self._heap) > 2 * self.num_unused + 1024:
             self._rebuild_heap()
 
@@ -197,24 +228,25 @@ class PrefixIndex:
                 continue
             self._superseded[block] = 1
             self._stamps[block] = stamp
-            if self._children[block] == 0:
+            if self._youngest[block] == NOBODY:
                 heappush(self._heap, (stamp, block))
 
     def _rebuild_heap(self) -> None:
-        refs, keys, children, stamps = self._pool.refs, self._keys, self._children, self._stamps
-        self._heap = [
-            (stamps[b], b) for b in self._blocks.values() if keys[b] is not None and refs[b] == 0 and children[b] == 0
-        ]
+        refs, keys, youngest, stamps = self._pool.refs, self._keys, self._youngest, self._stamps
+        unused = (b for b in self._blocks.values() if keys[b] is not None and refs[b] == 0)
+        self._heap = [(stamps[b], b) for b in unused if youngest[b] == NOBODY]
         heapify(self._heap)
 
     # -- shrinking -------------------------------------------------------------------------------------------------
 
     def _pop_leaf(self) -> BlockId | None:
         heap, refs, keys = self._heap, self._pool.refs, self._keys
-        children, stamps = self._children, self._stamps
+        youngest, stamps = self._youngest, self._stamps
         while heap:
             stamp, block = heappop(heap)
-            if keys[block] is not None and refs[block] == 0 and children[block] == 0 and stamps[block] == stamp:
+            while heap and heap[0] == (stamp, block):
+                heappop(heap)  # it was held and let go of without being used
+            if keys[block] is not None and refs[block] == 0 and youngest[block] == NOBODY and stamps[block] == stamp:
                 return BlockId(block)
         return None
 
@@ -230,23 +262,22 @@ class PrefixIndex:
         """Free `count` unused blocks (at most `num_unused`), leaves first, the policy's lowest value first; fewer when
         the policy values what is left at more than `worth`. Returns the keys that went, in that order."""
         assert count <= self.num_unused
-        window: dict[BlockId, None] = {}  # leaves taken off the heap, least recently used first
         sample = max(1, self._policy.sample)
+        values = sample > 1 or worth < inf  # else recency alone decides
+        # Leaves taken off the heap, by (value, stamp): values do not change within a call.
+        window: list[tuple[float, int, BlockId]] = []
         gone: list[BlockKey] = []
         while len(gone) < count:
             while len(window) < sample and (leaf := self._pop_leaf()) is not None:
-                window[leaf] = None
-            victim = next(iter(window))
-            expired = False
-            if sample > 1 or worth < inf:
-                value, _, victim = min((self._policy.value(self.leaf(b), now), self._stamps[b], b) for b in window)
-                if value > worth:
-                    break
-                expired = value == EXPIRED
-            del window[victim]
-            self._evict_run(victim, count, Eviction(now, for_request, expired), gone)
-        for block in window:
-            heappush(self._heap, (self._stamps[block], block))
+                value = self._policy.value(self.leaf(leaf), now) if values else 0.0
+                heappush(window, (value, self._stamps[leaf], leaf))
+            value, _, victim = window[0]
+            if value > worth:
+                break
+            heappop(window)
+            self._evict_run(victim, count, Eviction(now, for_request, value == EXPIRED), gone)
+        for _, stamp, block in window:
+            heappush(self._heap, (stamp, block))
         while len(self.evicted) > self.max_evicted:
             self.evicted.popitem(last=False)
         return gone
@@ -264,7 +295,7 @@ class PrefixIndex:
             self.num_unused -= 1
             self.num_evicted += 1
             self._pool.give_back(block)
-            if parent is None or self._children[parent] or self._pool.refs[parent]:
+            if parent is None or self._youngest[parent] != NOBODY or self._pool.refs[parent]:
                 return
             if self._stamps[parent] != stamp or len(gone) >= count:
                 heappush(self._heap, (self._stamps[parent], parent))
@@ -273,7 +304,7 @@ class PrefixIndex:
 
     def _remove(self, block: BlockId) -> BlockId | None:
         key = self._keys[block]
-        assert key is not None and self._children[block] == 0
+        assert key is not None and self._youngest[block] == NOBODY
         del self._blocks[key]
         self._keys[block] = None
         self.pending[block] = NOT_INDEXED
@@ -282,29 +313,45 @@ class PrefixIndex:
         self._parents[block] = ROOT
         if parent == ROOT:
             return None
-        self._children[parent] -= 1
+        older, newer = self._older[block], self._newer[block]
+        self._older[block] = self._newer[block] = NOBODY
+        if newer == NOBODY:
+            self._youngest[parent] = older
+        else:
+            self._older[newer] = older
+        if older != NOBODY:
+            self._newer[older] = newer
         return BlockId(parent)
 
-    def forget(self, blocks: Sequence[BlockId]) -> set[BlockId]:
-        """Make these blocks and everything built on them unfindable: the step that was to fill them failed.
+    def subtree(self, block: BlockId) -> list[BlockId]:
+        """An indexed block and all that is built on it, each after its parent."""
+        older, youngest = self._older, self._youngest
+        found = [block]
+        for parent in found:  # grows meanwhile
+            child = youngest[parent]
+            while child != NOBODY:
+                found.append(BlockId(child))
+                child = older[child]
+        return found
 
-        Returns all blocks that left the index. Their holders keep them; nobody else held the unused ones, which
-        become free. Looks at the whole index: failures are rare.
-        """
-        gone = {block for block in blocks if self._keys[block] is not None}
-        if not gone:
-            return set()
-        for block in sorted(self._blocks.values(), key=self._depth.__getitem__):
-            if self._parents[block] in gone:
-                gone.add(block)
-        for block in sorted(gone, key=lambda b: (-self._depth[b], b)):
-            parent = self._remove(block)
-            if self._pool.refs[block] == 0:
-                self.num_unused -= 1
-                self._pool.give_back(block)
-            if parent is not None and parent not in gone and not self._children[parent] and not self._pool.refs[parent]:
+    def forget(self, blocks: Sequence[BlockId]) -> set[BlockId]:
+        """Make these blocks and everything built on them unfindable: they will never be filled, or are damaged.
+
+        Returns all blocks that left the index. Their holders keep them; unused ones become free."""
+        forgotten: set[BlockId] = set()
+        for top in blocks:
+            if self._keys[top] is None:
+                continue
+            gone = self.subtree(top)
+            for block in reversed(gone):
+                parent = self._remove(block)
+                if self._pool.refs[block] == 0:
+                    self.num_unused -= 1
+                    self._pool.give_back(block)
+            if parent is not None and self._youngest[parent] == NOBODY and not self._pool.refs[parent]:
                 heappush(self._heap, (self._stamps[parent], parent))
-        return gone
+            forgotten.update(gone)
+        return forgotten
 
     # -- checking --------------------------------------------------------------------------------------------------
 
@@ -312,7 +359,7 @@ class PrefixIndex:
         return list(self._blocks.values())
 
     def check(self) -> None:
-        children = [0] * self._pool.num_blocks
+        children: list[set[int]] = [set() for _ in self._keys]
         unused = 0
         live = {(stamp, block) for stamp, block in self._heap}
         for key, block in self._blocks.items():
@@ -325,16 +372,26 @@ class PrefixIndex:
             else:
                 assert self._keys[parent] is not None, "a child outlived its parent"
                 assert self._depth[block] == self._depth[parent] + 1
-                children[parent] += 1
+                children[parent].add(block)
                 assert self._pool.refs[block] == 0 or self._pool.refs[parent] > 0, "a held block on an unused one"
                 step = self.pending[block]
                 assert COMPUTED in (step, self.pending[parent]) or step >= self.pending[parent], "pending before parent"
             if self._pool.refs[block] == 0:
                 unused += 1
-        assert children == self._children, "child counts differ"
+        for number, of_block in enumerate(children):
+            assert self._children(number) == of_block, "the list of a block's children differs"
         assert unused == self.num_unused, "unused count differs"
         assert sum(1 for k in self._keys if k is not None) == len(self._blocks)
         for block in self._blocks.values():
-            if self._pool.refs[block] == 0 and children[block] == 0:
+            if self._pool.refs[block] == 0 and not children[block]:
                 assert (self._stamps[block], block) in live, "a leaf that eviction cannot find"
         assert len(self.evicted) <= self.max_evicted
+
+    def _children(self, parent: int) -> set[int]:
+        found: set[int] = set()
+        before, child = NOBODY, self._youngest[parent]
+        while child != NOBODY:
+            assert child not in found and self._newer[child] == before, "a list of children is broken"
+            found.add(child)
+            before, child = child, self._older[child]
+        return found

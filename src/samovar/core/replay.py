@@ -6,7 +6,7 @@ answers are inputs too, so they are in the log. Reading and writing files is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,6 +15,7 @@ import msgspec
 from samovar.base.errors import ReplayMismatch
 from samovar.base.ids import BlockKey, RequestId
 from samovar.core.calls import (
+    Advance,
     Apply,
     Call,
     CoreCall,
@@ -69,6 +70,10 @@ class Recorder:
     def wake_at(self) -> float | None:
         return self._engine.wake_at
 
+    @property
+    def loading(self) -> Collection[RequestId]:
+        return self._engine.loading
+
     def submit(self, request: Request, now: float) -> Verdict:
         verdict = self._engine.submit(request, now)
         self._sink(Call(Submit(request, now), _ENCODER.encode(verdict)))
@@ -87,6 +92,14 @@ class Recorder:
         outputs = self._engine.apply(step, result, now)
         self._sink(Call(Apply(step, result, now), _ENCODER.encode(outputs)))
         return outputs
+
+    def steady_rounds(self, closed_gates: int | None = None) -> int:
+        return self._engine.steady_rounds(closed_gates)
+
+    def advance(self, rounds: int, tokens: Sequence[tuple[int, ...]], now: float) -> tuple[StepPlan, ...]:
+        plans = self._engine.advance(rounds, tokens, now)
+        self._sink(Call(Advance(rounds, tuple(tokens), now), _ENCODER.encode(plans)))
+        return plans
 
     def transferred(self, done: Sequence[TransferDone], now: float) -> list[Output]:
         outputs = self._engine.transferred(done, now)
@@ -154,6 +167,8 @@ def _perform(engine: Engine, call: CoreCall) -> bytes:
             answer = engine.plan(now, gate)
         case Apply(step, result, now):
             answer = engine.apply(step, result, now)
+        case Advance(rounds, tokens, now):
+            answer = engine.advance(rounds, tokens, now)
         case Transferred(done, now):
             answer = engine.transferred(done, now)
         case HintSession(tenant, session_id, actions, now):

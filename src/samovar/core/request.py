@@ -31,3 +31,5 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     """False: neither looks up nor leaves anything findable."""
     hints: tuple[Hint, ...] = ()
     """Of its session's future; their times count from the request's end."""
+    session_is_shared: bool = False
+    """Several conversations may come under `session_id`: which one it continues is told by its prompt's end alone."""

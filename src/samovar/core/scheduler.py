@@ -6,6 +6,8 @@ are in docs/architecture.md, "Scheduling".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from samovar.core.admission import Admission
 from samovar.core.board import Board
 from samovar.core.cadence import PrefillCadence
@@ -14,6 +16,7 @@ from samovar.core.plan import Gate, StepPlan
 from samovar.core.preemption import choose_victim, preempt
 from samovar.core.prefetch import Prefetcher
 from samovar.core.state import RequestState, Status
+from samovar.core.steady import advance, steady_rounds
 from samovar.core.transfers import give_up_late_loads
 from samovar.core.verify import plan_comparisons
 from samovar.core.warm_first import those_behind
@@ -26,7 +29,9 @@ class Scheduler:
         self._board = board
         self._admission = Admission(board)
         self._prefetcher = Prefetcher(board)
-        self._cadence = PrefillCadence(board.config.prefill_schedule_interval)
+        self._cadence = PrefillCadence(
+            board.config.prefill_schedule_interval, guarded=board.config.prefill_capacity_guard
+        )
 
     @property
     def admission(self) -> Admission:
@@ -36,13 +41,14 @@ class Scheduler:
         board = self._board
         if len(board.inflight) >= board.config.depth:
             return None
+        board.planned_s = now
         give_up_late_loads(board, now)
         board.sweep(now)
         draft = Draft(board.next_step, board.config.max_num_batched_tokens, 0)
         self._make_room(now)
         self._plan_decodes(draft, now)
-        if len(board.queues):
-            draft.reserved_blocks = self._board.reserved_blocks()
+        if len(board.queues) or board.loading:
+            draft.reserved_blocks = board.reserved_blocks()
         deferred = self._cadence.defers(gate, any_decode=bool(draft.chunks))
         self._plan_prefills(draft, now, deferred)
         if draft.chunks:
@@ -56,6 +62,13 @@ class Scheduler:
             draft.moves = tuple(board.connector.moves(now))
             draft.compares = plan_comparisons(board)
         return draft.finish(board, now)
+
+    def advance(self, rounds: int, tokens: Sequence[tuple[int, ...]], now: float) -> tuple[StepPlan, ...]:
+        """Of `core.steady`, as the one below."""
+        return advance(self._board, self._cadence, rounds, tokens, now)
+
+    def steady_rounds(self, closed_gates: int | None) -> int:
+        return steady_rounds(self._board, self._cadence, closed_gates)
 
     # -- decodes ---------------------------------------------------------------------------------------------------
 
@@ -144,7 +157,9 @@ class Scheduler:
             found = self._admission.find(draft, state)
             if found is None:
                 return 0
-            shares = self._admission.offered(draft, state, found, now)
+            # Without room it cannot start, whatever the tiers have: on a full device nobody asks them in vain.
+            fits = self._admission.fits(draft, state, found)
+            shares = self._admission.offered(draft, state, found, now) if fits else ()
             if shares is None:
                 return 0
             offered = self._admission.worthwhile(shares)
@@ -154,9 +169,11 @@ class Scheduler:
                 return 0
             if not offered and left > most and self._is_scrap(draft, most):
                 return 0
-            if not self._admission.admit(draft, state, found, shares, offered, now):
+            if not fits:
+                draft.no_room.append(state)
                 draft.full = state.passed_over >= board.config.max_passed_over
                 return 0
+            self._admission.admit(draft, state, found, shares, offered, now)
             if state.id in board.loading:
                 return 0  # its prefill starts when the load has ended
         elif state.num_computed % tokens == 0 and state.num_indexed == len(state.blocks):

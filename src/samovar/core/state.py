@@ -8,7 +8,7 @@ from samovar.base.ids import BlockId, BlockKey, RequestId
 from samovar.base.keys import KEY_BYTES, TOKEN_BYTES, extend_keys, pack_tokens, split_keys
 from samovar.core.events import Miss
 from samovar.core.request import Request
-from samovar.core.streams import Stream
+from samovar.core.stream import Stream
 
 
 class Status(enum.Enum):
@@ -174,6 +174,10 @@ class RequestState:
     def hit_limit(self, block_tokens: int) -> int:
         """Blocks that a hit may cover: never the last known token, whose logits are wanted."""
         return min((self.num_tokens - 1) // block_tokens, len(self.keys))
+
+    def wants(self, key: BlockKey, position: int) -> bool:
+        """Whether a hit may cover this block at this position of its chain."""
+        return position < len(self.keys) and self.keys[position] == key
 
     def append(self, tokens: tuple[int, ...]) -> None:
         self.data += pack_tokens(tokens)

@@ -19,14 +19,23 @@ class TierReport(msgspec.Struct, frozen=True):
     """Memory or disk space taken now: blocks alone as the core counts, all of it once a runner measured."""
     capacity_bytes: int = 0
     stored_blocks: int = 0
-    loaded_blocks: int = 0
+    """That became findable in it, from the tier above; then from the one below, and found at the start or again after
+    what they follow was damaged. Less those that were evicted, and forgotten for other reasons, they are in it now."""
+    promoted_blocks: int = 0
+    recovered_blocks: int = 0
     evicted_blocks: int = 0
+    forgotten_blocks: int = 0
+    loaded_blocks: int = 0
+    """Copies that were taken up from it."""
     failed: dict[str, int] = {}
     """Blocks that could not be loaded, stored or verified, by reason."""
     not_yet_durable_blocks: int = 0
     """Disk: blocks that are to survive a restart and would not do so now."""
     bytes_per_s: float = 0.0
     """Measured, of loads from it."""
+    suspended: bool = False
+    """Nothing is offered from it, since it did not answer in time."""
+    suspensions: int = 0
 
 
 class SessionReport(msgspec.Struct, frozen=True):

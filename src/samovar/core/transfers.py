@@ -39,9 +39,10 @@ def _loaded(
     board.stop_waiting(transfer)
     arrived = min(lost, default=len(transfer.keys))
     board.counters.loaded_blocks += len(transfer.keys) - len(lost)
-    if lost:
-        board.counters.failed_load_blocks += len(lost)
-        board.counters.failed_load_reasons[report.reason or "unknown"] += len(lost)
+    if transfer.state is None:
+        board.counters.prefetched_blocks += len(transfer.keys) - len(lost)
+    if lost and not transfer.late:
+        _count_failed(board, report.reason or "unknown", len(lost))
     board.counters.saved_s -= report.seconds
     state = transfer.state
     if state is not None and board.is_current(state, transfer.incarnation):
@@ -110,19 +111,29 @@ def _keep(board: Board, transfer: Transfer, arrived: int) -> None:
         parent = block
 
 
+def _count_failed(board: Board, reason: str, num_blocks: int) -> None:
+    board.counters.failed_load_blocks += num_blocks
+    board.counters.failed_load_reasons[reason] += num_blocks
+
+
 def give_up_late_loads(board: Board, now: float) -> None:
-    """Requests whose load is overdue compute what they waited for. The blocks stay untouched until it is reported."""
-    if not board.loading:
+    """Requests whose load is overdue compute what they waited for, and so do those that wait for somebody else's load,
+    or for a prefetch. The blocks stay untouched until it is reported."""
+    if not board.loading_keys:
         return
     late = [t for t in board.transfers.values() if t.is_load and not t.given_up and t.deadline_s <= now]
     for transfer in late:
         board.stop_waiting(transfer)
+        transfer.late = True
+        _count_failed(board, "late", len(transfer.keys))
+        for waiting in board.queues:
+            if waiting.status is Status.WAITING and waiting.wants(transfer.keys[0], transfer.first):
+                waiting.load_failed = True  # to ask for the same again would be to wait as long again
         state = transfer.state
         if state is None or not board.is_current(state, transfer.incarnation):
             continue
         board.leave(state)
         board.kv.let_go(state)
-        board.counters.failed_load_reasons["late"] += len(transfer.keys)
         state.incarnation += 1
         state.preempted = True  # it was on the device before: it goes ahead of its equals
         state.load_failed = True

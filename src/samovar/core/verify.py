@@ -2,7 +2,7 @@
 
 The request forgets that its load arrived and computes those positions into blocks of its own; the loaded ones are held
 aside. Once both are there a plan compares them byte for byte. It costs a prefill and proves the whole way: what was
-stored, kept, read and put in place.
+stored, kept, read and put in place. Prefetches are not verified: nobody computes what they bring.
 """
 
 from __future__ import annotations
@@ -35,29 +35,48 @@ def set_aside(board: Board, state: RequestState, transfer: Transfer, arrived: in
 
 def plan_comparisons(board: Board) -> tuple[Compare, ...]:
     """For the next plan: of every suspect whose blocks are computed by now. Whose request went away is let go."""
-    if not board.suspects:
+    if not (board.suspects or board.compares):
         return ()
     waiting: list[Suspect] = []
-    compares: list[Compare] = []
     for suspect in board.suspects:
-        state, end = suspect.state, suspect.first + len(suspect.keys)
-        if not board.is_current(state, suspect.incarnation):
+        if not board.is_current(suspect.state, suspect.incarnation):
             suspect.holding.num_transfers = 0
-        elif state.num_applied < end * board.config.block_tokens:
-            waiting.append(suspect)
+        elif _is_computed(board, suspect):
+            _compare(board, suspect)
         else:
-            suspect.holding.num_transfers = 0
-            mine = Holding()
-            mine.blocks = state.blocks[suspect.first : end] + suspect.holding.blocks
-            # Both sides stay as they are until the comparison is reported.
-            board.kv.index.hold(mine.blocks)
-            transfer_id = board.new_transfer(Transfer(False, mine, suspect.keys, compares=True))
-            board.kv.fence(mine, state.stream_name)
-            compares.append(
-                Compare(transfer_id, 0, tuple(mine.blocks[: len(suspect.keys)]), tuple(suspect.holding.blocks))
-            )
+            waiting.append(suspect)
+    compares, board.compares = tuple(board.compares), []
     board.suspects = waiting
-    return tuple(compares)
+    return compares
+
+
+def compare_before_end(board: Board, state: RequestState) -> None:
+    """A request is about to let go of its blocks: what it has computed is compared all the same."""
+    if not board.suspects:
+        return
+    due = [s for s in board.suspects if s.state is state and s.incarnation == state.incarnation]
+    for suspect in due:
+        if _is_computed(board, suspect):
+            board.suspects.remove(suspect)
+            _compare(board, suspect)
+
+
+def _is_computed(board: Board, suspect: Suspect) -> bool:
+    return suspect.state.num_applied >= (suspect.first + len(suspect.keys)) * board.config.block_tokens
+
+
+def _compare(board: Board, suspect: Suspect) -> None:
+    """Both sides stay as they are until the comparison is reported."""
+    state, end = suspect.state, suspect.first + len(suspect.keys)
+    suspect.holding.num_transfers = 0
+    mine = Holding()
+    mine.blocks = state.blocks[suspect.first : end] + suspect.holding.blocks
+    board.kv.index.hold(mine.blocks)
+    transfer_id = board.new_transfer(Transfer(False, mine, suspect.keys, compares=True))
+    board.kv.fence(mine, state.stream_name)
+    board.compares.append(
+        Compare(transfer_id, 0, tuple(mine.blocks[: len(suspect.keys)]), tuple(suspect.holding.blocks))
+    )
 
 
 def compared(board: Board, transfer: Transfer, differing: list[int], now: float) -> None:

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from samovar.base.ids import BlockKey
 from samovar.core.plan import Move
 from samovar.kv.deletions import Deletions
-from samovar.kv.tier import Tier
+from samovar.kv.orphans import Orphans
+from samovar.kv.tier import Filling, Tier
 from samovar.kv.under_way import Transfers, UnderWay, split
 from samovar.kv.write_budget import WriteBudget
 
 RETRY_S = 0.5
-"""A disk that was full gets so long to make room."""
+"""A disk that was full gets so long to make room, one that failed so long to recover; doubled with every failure in a
+row, up to:"""
+LONGEST_PAUSE_S = 60.0
 MOST_TURNS = 1000
 """Of those that wait for the budget; the oldest are given up."""
 _WORTHWHILE = 4
@@ -40,8 +43,9 @@ class Turn:
 
 class DiskAdmission:
     __slots__ = (
-        "_batch_blocks", "_block_bytes", "_budget", "_deletions", "_disk", "_host", "_in_flight_blocks",
-        "_most_in_flight_blocks", "_transfers", "_turns", "wake_at",
+        "_batch_blocks", "_block_bytes", "_budget", "_dear_until", "_deletions", "_disk", "_host", "_in_flight_blocks",
+        "_most_in_flight_blocks", "_num_dear", "_orphans", "_pause_s", "_paused_until", "_transfers", "_turns",
+        "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +53,7 @@ class DiskAdmission:
         host: Tier,
         disk: Tier,
         deletions: Deletions,
+        orphans: Orphans,
         transfers: Transfers,
         budget: WriteBudget,
         block_bytes: int,
@@ -59,6 +64,7 @@ class DiskAdmission:
         self._host = host
         self._disk = disk
         self._deletions = deletions
+        self._orphans = orphans
         self._transfers = transfers
         self._budget = budget
         self._block_bytes = block_bytes
@@ -66,6 +72,13 @@ class DiskAdmission:
         self._most_in_flight_blocks = most_in_flight_blocks
         self._in_flight_blocks = 0
         self._turns: dict[str, Turn] = {}
+        self._pause_s = RETRY_S
+        self._paused_until = 0.0
+        """Nothing is handed out before, since the disk failed."""
+        self._dear_until = 0.0
+        """Nor before this, since every turn that waits is more than the budget allows so far."""
+        self._num_dear = 0
+        """Of the turns of one call of `moves`."""
         self.wake_at: float | None = None
         """When there may be something to write though nothing happened before, as of the last `moves`."""
 
@@ -74,14 +87,20 @@ class DiskAdmission:
         return bool(self._turns)
 
     def turn_ended(self, stream: str, keys: Sequence[BlockKey], now: float) -> None:
-        """These are to be on disk soon. What an earlier turn of the stream had left is replaced."""
+        """These are to be on disk soon. What an earlier turn of the stream had left is replaced, unless these are only
+        a part of it, as after a request that was stopped early."""
         name = stream or keys[-1].hex()
+        earlier = self._turns.get(name)
+        if earlier is not None and len(keys) < len(earlier.keys) and earlier.keys[len(keys) - 1] == keys[-1]:
+            return
         self._turns.pop(name, None)
         if self._disk.match(keys) < len(keys):
             self._turns[name] = Turn(name, stream, keys, now, now)
+            self._dear_until = 0.0
         if len(self._turns) > MOST_TURNS:
             oldest = next(iter(self._turns.values()))
             self._give_up(oldest, self._disk.match(oldest.keys), "budget")
+            self._turns.pop(oldest.name, None)  # also where its start is on disk
 
     def dropped(self, stream: str, keys: Sequence[BlockKey]) -> None:
         """Nobody will want these of the stream again: what is not written yet stays unwritten."""
@@ -90,9 +109,20 @@ class DiskAdmission:
             unwanted = set(keys)
             self._cut(turn, next((i for i, key in enumerate(turn.keys) if key in unwanted), len(turn.keys)))
 
+    def lift_budget(self) -> None:
+        """What waits is written as fast as the disk takes it."""
+        self._budget.lift()
+        self._dear_until = 0.0
+
+    def chain_broke(self) -> None:
+        """What was on the disk is not findable there any more, though nothing was worth more."""
+        for turn in self._turns.values():
+            turn.num_durable = 0
+
     def num_not_durable(self) -> int:
-        """Blocks that are to survive a restart and would not do so now."""
-        return len({key for turn in self._turns.values() for key in turn.keys[self._disk.match(turn.keys) :]})
+        """Blocks that are to survive a restart and would not do so now. One that several turns wait for counts for
+        each: thousands of keys of each turn are not gone through."""
+        return sum(len(turn.keys) - self._disk.match(turn.keys) for turn in self._turns.values())
 
     # -- handing out -----------------------------------------------------------------------------------------------
 
@@ -100,9 +130,13 @@ class DiskAdmission:
         self.wake_at = None
         if not self._turns or self._in_flight_blocks >= self._most_in_flight_blocks:
             return
+        if now < (until := max(self._paused_until, self._dear_until)):
+            self._wake(until)
+            return
         if self._budget.left_bytes(now) < self._block_bytes:
             self._wake(self._budget.when(self._block_bytes, now))
             return
+        self._num_dear = 0
         for turn, worth in self._by_value(now):
             while most > 0 and (move := self._next(turn, worth, now)) is not None:
                 most -= 1
@@ -110,6 +144,8 @@ class DiskAdmission:
             if most <= 0:
                 self._wake(now)
                 return
+        if self._num_dear == len(self._turns) and self.wake_at is not None:
+            self._dear_until = self.wake_at  # thousands of turns are not to be compared in every step until then
 
     def _by_value(self, now: float) -> list[tuple[Turn, float]]:
         ready: list[tuple[Turn, float]] = []
@@ -147,6 +183,7 @@ class DiskAdmission:
         affordable = self._budget.left_bytes(now)
         if count > 0 and affordable < min(least, self._budget.burst_bytes):
             self._wake(self._budget.when(least, now))
+            self._num_dear += 1
             return 0
         return count if affordable >= count * self._block_bytes else int(affordable // self._block_bytes)
 
@@ -157,7 +194,7 @@ class DiskAdmission:
             key = turn.keys[i]
             if self._disk.coming(key):
                 continue
-            if key in self._deletions or self._host.coming(key):
+            if key in self._deletions or key in self._orphans or self._host.coming(key):
                 break
             if self._host.index.get(key) is None:
                 self._give_up(turn, i, "lost")
@@ -174,6 +211,7 @@ class DiskAdmission:
             self._give_up(turn, chosen[0], "lost")
             return 0
         short = len(chosen) - self._disk.pool.num_free - self._deletions.num_slots
+        short -= self._orphans.make_room(short)
         room = self._disk.pool.num_free
         self._deletions.add(self._disk.make_room(short, now, worth=worth, under=parent))
         if room == 0 and self._deletions.num_slots == 0 and not self._in_flight_blocks:
@@ -202,27 +240,53 @@ class DiskAdmission:
         turn = self._turns.get(under_way.cause)
         # Records that nothing leads to: they would only take room, and come back after a restart.
         lost = self._disk.fail(bad)
-        lost += self._disk.landed(good, now)
-        self._disk.stored_blocks += len(good)
+        arrived, without_parent = self._disk.landed(good, now)
+        lost += without_parent
+        self._disk.stored_blocks += len(arrived)
+        self._orphans.arrived(arrived)
         self._disk.failed["lost"] += len(lost)
         if bad:
-            first = bad[0].key
-            if reason in ("generation", "checksum"):
-                self._host.forget(first)
-            if reason == "late":  # they may turn up yet
-                lost += [filling.key for filling in bad]
-            if reason == "full" and turn is not None and not turn.retried:
-                turn.retried, turn.not_before_s = True, now + RETRY_S
-                worth = self._host.value(turn.keys[-1], turn.stream, now, turn.ended_s)
-                lost += self._disk.make_room(len(bad), now, worth=worth, under=bad[0].parent)
-            else:
-                self._disk.failed[reason] += len(bad)
-                if turn is not None and first in turn.keys:
-                    self._cut(turn, turn.keys.index(first))
+            lost += self._failed(turn, bad, reason, now)
+        elif good:
+            self._pause_s = RETRY_S
         self._deletions.add(lost)
-        self._host.let_go(under_way.host_held, now)
+        self._host.unhold(under_way.host_held)
         if turn is not None and self._disk.match(turn.keys) == len(turn.keys):
             self._turns.pop(turn.name, None)
+
+    def _failed(self, turn: Turn | None, bad: list[Filling], reason: str, now: float) -> list[BlockKey]:
+        """Returns keys that are to be deleted. A failure of the disk keeps the turn waiting until it works again; else
+        the turn ends where it cannot go on."""
+        first = bad[0].key
+        if reason == "gone":
+            self._begin_again(now)
+            return []
+        if reason == "full" and turn is not None and not turn.retried:
+            turn.retried, turn.not_before_s = True, now + RETRY_S
+            worth = self._host.value(turn.keys[-1], turn.stream, now, turn.ended_s)
+            return self._disk.make_room(len(bad), now, worth=worth, under=bad[0].parent)
+        self._disk.failed[reason] += len(bad)
+        if reason == "io":
+            self._pause(now)
+        elif turn is not None and first in turn.keys:
+            self._cut(turn, turn.keys.index(first))
+        if reason in ("generation", "checksum"):
+            self._host.forget(first)
+        # What is late may turn up yet.
+        return [filling.key for filling in bad] if reason == "late" else []
+
+    def _begin_again(self, now: float) -> None:
+        """All that was on the disk is gone: turns that wait are written from their start."""
+        self._disk.forget_all("gone")
+        self._orphans.clear()
+        self.chain_broke()
+        self._paused_until = now + RETRY_S
+
+    def _pause(self, now: float) -> None:
+        """What else was under way when the disk failed makes it no longer."""
+        if now >= self._paused_until:
+            self._paused_until = now + self._pause_s
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def _give_up(self, turn: Turn, position: int, reason: str) -> None:
         self._disk.failed[reason] += sum(not self._disk.coming(key) for key in turn.keys[position:])

@@ -23,9 +23,16 @@ class TierState(msgspec.Struct, frozen=True, kw_only=True):
     capacity_bytes: Count
     physical_bytes: Annotated[int, Meta(ge=0, description="Memory or disk space taken now.")]
     hit_tokens: Annotated[int, Meta(ge=0, description="Cached prompt tokens that were found here.")]
-    loaded_blocks: Count
-    stored_blocks: Count
+    loaded_blocks: Annotated[int, Meta(ge=0, description="Copies taken up from it.")]
+    stored_blocks: Annotated[int, Meta(ge=0, description="That came into it from the tier above.")]
+    promoted_blocks: Annotated[int, Meta(ge=0, description="That came into it from a tier below.")]
+    recovered_blocks: Annotated[
+        int, Meta(ge=0, description="Found in it at the start, or again once what they follow was written once more.")
+    ]
     evicted_blocks: Count
+    forgotten_blocks: Annotated[
+        int, Meta(ge=0, description="Not findable any more without having made room: damaged, or behind such a one.")
+    ]
     failed_blocks: Annotated[
         dict[str, Count], Meta(description="Blocks that could not be loaded, stored or verified, by reason.")
     ]

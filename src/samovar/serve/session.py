@@ -18,6 +18,8 @@ _CLAUDE_CODE_USER = re.compile(r"_session_([0-9A-Za-z-]{1,64})$")
 class Session:
     id: str = ""
     parent_id: str = ""
+    shared: bool = False
+    """Its id is a `prompt_cache_key`, which many conversations may have in common."""
 
 
 def session_of(body: SessionFields, headers: Mapping[str, str]) -> Session:
@@ -43,12 +45,10 @@ def session_of(body: SessionFields, headers: Mapping[str, str]) -> Session:
     )
     if claude:
         return _agent(claude, parent_id, headers)
-    others = (
-        headers.get("thread-id"),
-        body.prompt_cache_key,
-        headers.get("x-dynamo-session-id"),
-        headers.get("x-correlation-id"),
-    )
+    thread = _first_usable((headers.get("thread-id"),))
+    if not thread and (cache_key := _first_usable((body.prompt_cache_key,))):
+        return Session(cache_key, parent_id, shared=True)
+    others = (thread, headers.get("x-dynamo-session-id"), headers.get("x-correlation-id"))
     return Session(_first_usable(others), parent_id)
 
 

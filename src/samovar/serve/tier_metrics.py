@@ -28,12 +28,14 @@ _GAUGES = (
         "not_yet_durable_blocks",
         "Blocks that are to survive a restart and would not do so now.",
     ),
+    ("samovar:tier_suspended", "suspended", "1 while the tier is not asked, since it did not answer in time."),
     ("samovar:tier_load_bytes_per_second", "bytes_per_s", "Measured rate of loads from the tier; 0 before the first."),
 )
 _COUNTERS = (
     ("samovar:tier_loaded_blocks", "loaded_blocks", "Blocks loaded from the tier."),
     ("samovar:tier_stored_blocks", "stored_blocks", "Blocks stored to the tier."),
     ("samovar:tier_evicted_blocks", "evicted_blocks", "Blocks of the tier that made room."),
+    ("samovar:tier_suspensions", "suspensions", "Times that the tier did not answer and was not asked any more."),
 )
 
 
