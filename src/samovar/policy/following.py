@@ -97,8 +97,8 @@ class Following:
             return
         if not known.end_open:
             return
-        known.end_open = False
         kind = _KINDS.get(reason, Kind.OTHER)
+        known.end_open = kind is Kind.OPEN
         self._hazards.ended(Kind.OPEN, sub_agent=bool(known.parent), times=-1.0)
         self._hazards.ended(kind, sub_agent=bool(known.parent))
         known.judged(kind)
