@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-NATIVE := CMakeLists.txt $(wildcard src/samovar/kernels/cpu/native/*)
+NATIVE := CMakeLists.txt $(wildcard src/samovar/kernels/cpu/native/* src/samovar/pool/native/*)
 # One thread per process: the suite runs in parallel processes, and threads that wait for each other waste cores.
 TEST_ENV := OMP_NUM_THREADS=1
 
@@ -31,6 +31,7 @@ test-native-%:
 	cmake -S . -B build/native-tests/$* -DSAMOVAR_PYTHON=OFF -DSAMOVAR_TESTS=ON $(OPTIONS)
 	cmake --build build/native-tests/$* --parallel 2
 	ctest --test-dir build/native-tests/$*/src/samovar/kernels/cpu/native --output-on-failure
+	ctest --test-dir build/native-tests/$*/src/samovar/pool/native --output-on-failure
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests

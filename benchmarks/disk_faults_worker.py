@@ -41,7 +41,7 @@ class KilledFiles(OsFiles):
     """Before a certain one of the calls that change files, or in the middle of it, this process is killed."""
 
     def __init__(self, calls: int, rng: random.Random, state: State) -> None:
-        super().__init__()
+        super().__init__(hashed_from_bytes=RECORD_BYTES)
         self._left = calls
         self._rng = rng
         self._state = state
@@ -61,7 +61,9 @@ class KilledFiles(OsFiles):
     def write(self, fd: int, buffers: Sequence[ReadableBuffer], offset: int) -> int:
         if self._spend():
             whole = b"".join(bytes(buffer) for buffer in buffers)
-            os.pwrite(fd, whole[: self._rng.randrange(len(whole))], offset)
+            # Through the page cache, since a direct descriptor takes whole sectors only.
+            cached = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY)
+            os.pwrite(cached, whole[: self._rng.randrange(len(whole))], offset)
             self._state.count(SABOTEUR, "torn_writes")
             self._killed()
         return super().write(fd, buffers, offset)

@@ -54,6 +54,15 @@ class FaultyFiles(OsFiles):
                 view[self._random.randrange(min(count, len(view)))] ^= 1 << self._random.randrange(8)
         return count
 
+    def read_hashed(
+        self, fd: int, offsets: Sequence[int], buffers: Sequence[memoryview], bindings: Sequence[bytes]
+    ) -> Sequence[bytes | int]:
+        self._stumble(errno.EIO)
+        answers = list(super().read_hashed(fd, offsets, buffers, bindings))
+        if self._random.random() < FAULTS:
+            answers[self._random.randrange(len(answers))] = self._random.choice([errno.EIO, bytes(16)])
+        return answers
+
     def write(self, fd: int, buffers: Sequence[ReadableBuffer], offset: int) -> int:
         self._stumble(errno.EIO, errno.ENOSPC)
         if self._random.random() < FAULTS:  # a part of it, as a full disk does

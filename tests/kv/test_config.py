@@ -59,6 +59,12 @@ def test_a_disk_in_the_extra_configuration() -> None:
     assert settings.hosts[0].num_bytes == 8 * GIB and not settings.notes
 
 
+def test_a_home_folder_is_not_made_by_the_name_of_its_sign() -> None:
+    extra = {"total_capacity_bytes": "8GiB", "disk_path": "~/kv", "disk_capacity_bytes": "64GiB"}
+    with pytest.raises(ConfigError, match="disk_path is '~/kv'; nothing expands the ~ here"):
+        tiers_of(config(extra=extra))
+
+
 def test_a_disk_without_a_host_size_gets_memory_to_pass_through() -> None:
     for settings in (
         tiers_of(config(extra={"disk_path": "/kv", "disk_capacity_bytes": GIB})),

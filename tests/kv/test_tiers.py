@@ -84,7 +84,7 @@ def test_a_store_never_evicts_what_is_worth_more() -> None:
     assert d.store(C[:5], "mid")[0] == (0, 1, 2)
     assert (d.has(A)["host"], d.has(B)["host"], d.has(C)["host"]) == (3, 0, 3)
     assert d.store(B[:3], "low") == ((), Reserved())
-    assert d.failed("host") == {"no_room": 3}
+    assert d.failed("host") == {"no_room": 5}
 
 
 def test_a_store_does_not_evict_the_chain_it_follows() -> None:
@@ -195,3 +195,14 @@ def test_check_sees_a_leaked_pin_and_a_lost_slot() -> None:
     d.tiers._host._coming.clear()
     with pytest.raises(AssertionError, match="unknown"):
         d.tiers.check()
+
+
+def test_what_a_block_on_its_way_follows_is_not_evicted_before_it_arrives() -> None:
+    d = driver(host=4)
+    d.store(A[:2])
+    d.store(A[:3], first=2, report=False)
+    arriving = d.last
+    d.now = 1.0
+    assert d.store(B[:3], "t")[0] == (0,), "the one slot that was free"
+    d.done(arriving)
+    assert d.has(A)["host"] == 3 and d.failed("host") == {"no_room": 2}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from samovar.policy.lru import LRU
-from tests.kv.tier_driver import A, B, C, Worth, driver, on_disk
+from samovar.policy.retention import Leaf
+from tests.kv.tier_driver import A, B, C, Worth, driver, lose_host, on_disk
 from tests.kv.tier_world import chain
 
 
@@ -53,6 +56,25 @@ def test_a_written_block_is_pinned_until_it_is_reported() -> None:
     assert d.store(B[:2])[0] == (0, 1)
 
 
+def test_the_end_of_a_write_is_no_use_and_a_turn_meanwhile_is_one() -> None:
+    d = driver(host=6)
+    for keys, stream in ((A, "a"), (B, "b")):
+        d.store(keys[:2], stream)
+        d.end_turn(keys[:2], stream)
+    writes = d.moves()
+    assert len(writes) == 2
+    d.now = 1.0
+    d.store(C[:2], "c")
+    d.end_turn(A[:2], "a")
+    d.now = 2.0
+    for write in writes:
+        d.done(write.transfer_id)
+    lose_host(d, 2)
+    assert [d.has(keys)["host"] for keys in (A, B, C)] == [2, 0, 2]
+    lose_host(d, 2)
+    assert [d.has(keys)["host"] for keys in (A, B, C)] in ([2, 0, 0], [0, 0, 2])
+
+
 def test_the_most_valuable_conversation_is_written_first() -> None:
     d = driver(policy=Worth({"high": 2.0, "mid": 1.0, "low": 0.0}))
     for keys, stream in ((A, "mid"), (B, "low"), (C, "high")):
@@ -91,6 +113,60 @@ def test_a_spent_budget_wakes_up_when_the_next_batch_is_allowed() -> None:
     assert d.not_durable() == 6
 
 
+@dataclass
+class Counting(Worth):
+    num_asked: int = 0
+
+    def value(self, leaf: Leaf, now: float) -> float:
+        self.num_asked += 1
+        return super().value(leaf, now)
+
+
+def test_turns_that_the_budget_cannot_take_are_not_looked_at_until_it_can() -> None:
+    """A block that may be written, of three that are worth a commit."""
+    policy = Counting({"a": 1.0, "b": 1.0, "c": 1.0})
+    d = driver(policy=policy, block_bytes=1 << 20, write_bytes_per_s=1e6, write_burst_bytes=16 << 20)
+    for keys, stream in ((A, "a"), (B, "b")):
+        d.store(keys, stream)
+        d.end_turn(keys, stream)
+        d.settle()
+    d.store(C, "c")
+    d.end_turn(C, "c")
+    d.now = 2.0
+    assert d.moves() == [] and d.tiers.wake_at == pytest.approx(3.15, abs=0.01)
+    before = policy.num_asked
+    d.now = 2.5
+    assert d.moves() == [] and policy.num_asked == before and d.tiers.wake_at == pytest.approx(3.15, abs=0.01)
+    d.now = d.tiers.wake_at
+    assert [len(move.keys) for move in d.moves()] == [3]
+
+
+def test_a_turn_given_up_for_the_budget_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its start, which others share, is on disk."""
+    monkeypatch.setattr("samovar.kv.admission_to_disk.MOST_TURNS", 2)
+    d = driver(write_bytes_per_s=1.0, write_burst_bytes=10)
+    d.store(A[:1])
+    d.end_turn(A[:1])
+    d.settle()
+    for n in range(5):
+        keys = chain([1, n, n])
+        d.store(keys, str(n))
+        d.end_turn(keys, str(n))
+    assert len(d.tiers._admission._turns) == 2 and d.not_durable() == 4 and d.failed("disk") == {"budget": 6}
+
+
+def test_the_budget_is_lifted_at_the_end() -> None:
+    d = driver(write_bytes_per_s=1.0, write_burst_bytes=10)
+    d.store(A)
+    d.end_turn(A)
+    d.settle()
+    assert d.not_durable() == 7
+    d.tiers.lift_budget(d.now)
+    assert d.tiers.wake_at == d.now
+    d.settle()
+    assert d.not_durable() == 0
+
+
 def test_a_turn_that_is_not_kept_is_not_written_and_goes_first() -> None:
     d = driver(host=6)
     d.store(A[:4])
@@ -102,6 +178,28 @@ def test_a_turn_that_is_not_kept_is_not_written_and_goes_first() -> None:
     d.store(B[:2], "t")
     d.store(C[:3], "u")
     assert (d.has(A)["host"], d.has(B)["host"], d.has(C)["host"]) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("part", [1, 3])
+def test_a_turn_that_was_stopped_early_leaves_what_the_one_before_it_had_to_write(part: int) -> None:
+    d = driver()
+    d.store(A[:4])
+    d.end_turn(A[:4])
+    d.end_turn(A[:part])
+    assert d.not_durable() == 4
+    d.settle()
+    assert d.has(A)["disk"] == 4
+
+
+def test_a_turn_that_replaces_another_is_written_in_its_place() -> None:
+    d = driver()
+    other = chain([1, 1, 7])
+    for keys in (A[:4], other):
+        d.store(keys)
+        d.end_turn(keys)
+    assert d.not_durable() == 3
+    d.settle()
+    assert d.has(A)["disk"] == 2 and d.has(other)["disk"] == 3
 
 
 def test_what_a_newer_turn_cut_off_goes_first_in_every_tier() -> None:
@@ -158,29 +256,82 @@ def test_blocks_that_lost_their_slot_before_they_were_written_are_counted() -> N
     assert d.not_durable() == 0 and d.failed("disk") == {"lost": 2} and d.has(A)["disk"] == 1
 
 
-def test_a_failed_write_costs_itself_and_the_next_one_is_tried() -> None:
-    """The third of four raises: one error, no pin left."""
+def test_a_failed_write_waits_for_the_disk_and_is_tried_again() -> None:
+    """The third of four fails: one error, no pin left, nothing lost."""
     d = driver()
-    tried = []
     for i, keys in enumerate((A, B, C, chain([4]))):
         d.store(keys[:1], str(i))
         d.end_turn(keys[:1], str(i))
-        (move,) = d.moves("write")
-        tried.append(move.keys)
-        d.done(move.transfer_id, (0,) if i == 2 else (), "io" if i == 2 else "")
-    assert tried == [A[:1], B[:1], C[:1], chain([4])]
-    assert d.failed("disk") == {"io": 1} and sum(d.tiers._host.pool.refs) == 0
-    assert [d.has(keys)["disk"] for keys in (A, B, C, chain([4]))] == [1, 1, 0, 1]
+        for move in d.moves("write"):
+            d.done(move.transfer_id, (0,) if i == 2 else (), "io" if i == 2 else "")
+    assert d.not_durable() == 2 and d.moves() == [] and d.tiers.wake_at == 0.5
+    d.now = 0.5
+    assert [move.keys for move in d.settle()] == [C[:1], chain([4])]
+    assert d.failed("disk") == {"io": 1} and sum(d.tiers._host.pool.refs) == 0 and d.not_durable() == 0
 
 
-def test_records_behind_a_failed_write_are_deleted() -> None:
+def test_a_disk_that_keeps_failing_is_tried_less_and_less_often() -> None:
+    d = driver()
+    d.store(A[:2])
+    d.end_turn(A[:2])
+    times = []
+    while d.now < 200.0:
+        (move,) = d.moves()
+        times.append(d.now)
+        d.done(move.transfer_id, (0, 1), "io")
+        assert d.moves() == [] and d.not_durable() == 2 and d.tiers.wake_at is not None
+        d.now = d.tiers.wake_at
+    assert times == [0.0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5, 63.5, 123.5, 183.5]
+    d.settle()
+    assert d.not_durable() == 0
+    d.store(B[:1])
+    d.end_turn(B[:1])
+    d.done(d.moves()[0].transfer_id, (0,), "io")
+    d.moves()
+    assert d.tiers.wake_at == d.now + 0.5, "from the start again"
+
+
+def test_records_behind_a_failed_write_are_deleted_and_written_again() -> None:
     d = driver()
     d.store(A[:4])
     d.end_turn(A[:4])
     d.done(d.moves()[0].transfer_id, (1,), "io")
-    assert d.has(A)["disk"] == 1 and d.not_durable() == 0
+    assert d.has(A)["disk"] == 1 and d.not_durable() == 3
     assert [(move.op, move.keys) for move in d.settle()] == [("delete", A[2:4])]
     assert d.failed("disk") == {"io": 1, "lost": 2}
+    d.now = 0.5
+    assert [(move.op, move.keys) for move in d.settle()] == [("write", A[1:4])] and d.not_durable() == 0
+
+
+def test_a_disk_that_lost_all_begins_again_with_the_turns_that_wait() -> None:
+    d = driver(block_bytes=8 << 20)  # four to a batch
+    on_disk(d, B[:3], "old")
+    d.store(A[:6])
+    d.end_turn(A[:6])
+    first, second = d.moves()
+    d.done(first.transfer_id)
+    d.done(second.transfer_id, (0, 1), "gone")
+    assert d.has(A)["disk"] == 0 and d.has(B)["disk"] == 0 and d.not_durable() == 6
+    assert d.failed("disk") == {"gone": 7}
+    assert d.moves() == []
+    d.now = 0.5
+    assert [(move.op, move.keys) for move in d.settle()] == [("write", A[:4]), ("write", A[4:6])]
+    assert d.not_durable() == 0
+    d.end_turn(B[:3], "old")
+    assert [move.keys for move in d.settle()] == [B[:3]]
+
+
+def test_what_was_under_way_when_all_was_lost_is_deleted_when_it_arrives() -> None:
+    d = driver(block_bytes=8 << 20)
+    d.store(A[:6])
+    d.end_turn(A[:6])
+    first, second = d.moves()
+    d.done(first.transfer_id, tuple(range(4)), "gone")
+    d.done(second.transfer_id)
+    assert [(move.op, move.keys) for move in d.settle()] == [("delete", A[4:6])]
+    d.now = 0.5
+    d.settle()
+    assert d.has(A)["disk"] == 6 and d.not_durable() == 0
 
 
 def test_a_write_that_is_late_may_turn_up_yet() -> None:
@@ -267,6 +418,20 @@ def test_a_record_that_is_being_deleted_is_written_again_only_afterwards() -> No
     assert d.has(A)["disk"] + d.has(B)["disk"] == 2
 
 
+def test_what_is_computed_while_the_disk_is_busy_finds_room_in_the_host_tier() -> None:
+    """Three conversations of 40 blocks are written to a host tier of 128, which can let go of what is on disk."""
+    d = driver(host=128, disk=400, block_bytes=370_000)
+    talks = [[bytes([n, i]) for i in range(40)] for n in range(3)]
+    for n, keys in enumerate(talks):
+        d.store(keys, str(n))
+    d.settle()
+    for n, keys in enumerate(talks):
+        d.end_turn(keys, str(n))
+    assert sum(len(move.keys) for move in d.moves()) == 32
+    assert d.store([bytes([9, i]) for i in range(20)], "new")[0] == tuple(range(20))
+    assert d.failed("host") == {}
+
+
 def test_moves_per_call_and_blocks_in_flight_are_bounded() -> None:
     d = driver(5000, 5000, block_bytes=1 << 20)
     keys = [i.to_bytes(2, "big") for i in range(2000)]
@@ -301,13 +466,75 @@ def test_a_restart_finds_what_was_written_in_its_order_of_use() -> None:
     assert d.moves("delete")[0].keys == (A[2], A[1]), "written first, so used first"
 
 
-def test_records_without_a_parent_are_reported_and_deleted() -> None:
+def test_records_without_a_parent_wait_for_it() -> None:
     d = driver()
     records = [(A[0], b"", "a"), (A[2], A[1], "a"), (A[3], A[2], "a"), (B[0], b"", "b"), (A[0], b"", "a")]
     assert d.tiers.restore(records) == (A[2], A[3])
-    assert d.has(A)["disk"] == 1 and d.has(B)["disk"] == 1 and d.tiers.wake_at is not None
-    (move,) = d.moves()
-    assert (move.op, move.keys) == ("delete", (A[2], A[3]))
+    assert d.has(A)["disk"] == 1 and d.has(B)["disk"] == 1 and d.moves() == []
+    on_disk(d, A[:2], "a")
+    assert d.has(A)["disk"] == 4
+    d.tiers.check()
+
+
+def test_a_record_that_was_damaged_and_written_again_stands_behind_its_children() -> None:
+    d = driver(disk=4)
+    records = [(key, key[:-1], "a") for key in A[1:4]]
+    assert d.tiers.restore([*records, (A[0], b"", "a")]) == () and d.has(A)["disk"] == 4
+    d.tiers.check()
+
+
+def test_records_without_a_parent_make_room_first() -> None:
+    d = driver(disk=4)
+    d.tiers.restore([(B[0], b"", "b"), (A[1], A[0], "a"), (A[2], A[1], "a")])
+    on_disk(d, C[:3], "c")
+    assert d.has(B)["disk"] == 1 and d.has(C)["disk"] == 3
+    on_disk(d, A[:1], "a")
+    assert d.has(A)["disk"] == 1
+
+
+@pytest.mark.parametrize("how", ["load", "promotion"])
+def test_a_damaged_block_that_many_share_costs_no_other(how: str) -> None:
+    """The first block of three conversations: the others come back with it, as recently used as they were."""
+    d = driver(disk=12)
+    others = {stream: chain([1, n, n, n]) for n, stream in ((1, "a"), (2, "b"), (3, "c"))}
+    for keys in others.values():
+        d.now += 1.0
+        on_disk(d, keys, "s")
+    lose_host(d, 100)
+    d.now = 20.0
+    if how == "load":
+        d.load(A[:4])
+        d.done(d.last, (0, 1, 2, 3), "checksum")
+    else:
+        d.tiers.wanted(A[:4], d.now)
+        d.done(d.moves("read")[0].transfer_id, (0,), "checksum")
+        lose_host(d, 100)
+    assert all(d.has(keys)["disk"] == 0 for keys in others.values())
+    assert [(move.op, move.keys) for move in d.settle()] == [("delete", A[:1])]
+    d.store(A[:2], "s")
+    assert [(move.op, move.keys) for move in d.settle()] == [("write", A[:1])], "before its turn has ended"
+    assert all(d.has(keys)["disk"] == 4 for keys in others.values())
+    report = d.tiers.report()[1]
+    assert report.recovered_blocks == 9 and report.forgotten_blocks == 10 and report.stored_blocks == 11
+    assert d.not_durable() == 0
+    d.store(C[:4], "t")
+    d.end_turn(C[:4], "t")
+    assert [move.keys for move in d.moves("delete")] == [tuple(reversed(others["b"][2:]))], "the least recently used"
+
+
+def test_a_turn_that_waits_goes_on_behind_a_damaged_block() -> None:
+    d = driver()
+    on_disk(d, A[:3])
+    d.store(A[:5])
+    d.end_turn(A[:5])
+    d.load(A[:2])
+    lose = d.tiers._host.index
+    assert len(lose) == 5
+    d.done(d.last)
+    d.tiers._orphans.damaged(A[1])
+    d.tiers._admission.chain_broke()
+    assert [(move.op, move.keys) for move in d.settle()] == [("delete", A[1:2]), ("write", A[1:2]), ("write", A[3:5])]
+    assert d.not_durable() == 0 and d.failed("disk") == {}
 
 
 def test_a_smaller_disk_keeps_what_was_written_last() -> None:

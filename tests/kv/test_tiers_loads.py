@@ -90,7 +90,9 @@ def test_a_bad_block_is_forgotten_with_what_follows_it(reason: str) -> None:
     d.load(A[:5])
     d.done(d.last, (1, 2, 3, 4), reason)
     assert d.has(A) == {"host": 1, "disk": 1}
-    assert d.moves("delete")[0].keys == A[1:5], "nothing leads to them any more"
+    assert [move.keys for move in d.settle()] == [A[1:2]], "on the disk what follows waits for it"
+    d.store(A[:5])
+    assert [move.keys for move in d.settle()] == [A[1:2]] and d.has(A) == {"host": 5, "disk": 5}
 
 
 def test_a_late_load_forgets_nothing() -> None:

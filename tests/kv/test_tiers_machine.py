@@ -21,7 +21,9 @@ TOKENS = st.builds(lambda tokens, length: tokens[:length], st.sampled_from(CONVE
 STREAMS = st.sampled_from(["a", "b", "c"])
 Fault = tuple[int | None, str]
 """The first position that fails, modulo a transfer's length, and why."""
-FAULTS = st.tuples(st.sampled_from([None, None, None, 0, 1, 2]), st.sampled_from([*sorted(BROKEN), "late", "full"]))
+FAULTS = st.tuples(
+    st.sampled_from([None, None, None, 0, 1, 2]), st.sampled_from([*sorted(BROKEN), "late", "full", "gone"])
+)
 ENOUGH = 400
 """More blocks than there are different chains and loads at once."""
 
@@ -130,7 +132,9 @@ class TiersMachine(RuleBasedStateMachine):
         in_host = self.leading("host", keys)
         assert [s.num_blocks for s in match.shares if s.tier == "host"] == [in_host] * bool(in_host)
         assert in_host <= match.num_blocks <= max(in_host, self.leading("disk", keys))
-        if self.sizes["host"] == ENOUGH:
+        if self.tiers._breaker.suspended:
+            assert match.num_blocks == in_host
+        elif self.sizes["host"] == ENOUGH:
             assert match.num_blocks == max(in_host, self.leading("disk", keys))
         if match.num_blocks == 0:
             return
@@ -207,7 +211,7 @@ class TiersMachine(RuleBasedStateMachine):
         keys = chain(tokens)[min(first, len(tokens) - 1) :]
         self.tiers.distrust(keys, self.now)
         for model in self.models.values():
-            model.forget(keys[0])
+            model.distrust(keys)
         for job in self.jobs:
             job.doomed |= job.stay.intersection(keys)
         self.sync()
@@ -242,7 +246,18 @@ class TiersMachine(RuleBasedStateMachine):
             bad = sorted(gone.union(failed))
             reason = "missing" if bad and bad[0] in gone else reason
             failed = tuple(range(bad[0], len(job.keys)) if bad and job.kind == "load" else bad)
-        self.world.perform(job, failed, reason)
+        if failed and job.kind == "write" and reason == "gone":
+            self.lose_all(job)
+        else:
+            self.world.perform(job, failed, reason)
+
+    def lose_all(self, job: Job) -> None:
+        """Writes are done and reported one after the other."""
+        for before in [before for before in self.jobs if before.kind == "write" and before.performed]:
+            self.report_one(before)
+        self.world.perform(job, tuple(range(len(job.keys))), "gone")
+        self.world.disk.clear()
+        self.report_one(job)
 
     @precondition(lambda self: any(job.performed for job in self.jobs))
     @rule(at=st.integers(0, 20))
@@ -251,6 +266,8 @@ class TiersMachine(RuleBasedStateMachine):
         self.report_one(done[at % len(done)])
 
     def report_one(self, job: Job) -> None:
+        if job not in self.jobs:
+            return
         self.jobs.remove(job)
         self.disk_was_full |= job.kind == "write" and job.reason == "full"
         self.tiers.transferred(job.done(), self.now)
@@ -259,18 +276,30 @@ class TiersMachine(RuleBasedStateMachine):
         if job.failed and job.reason in BROKEN:
             first = job.keys[job.failed[0]]
             if job.kind == "load":
-                (host if job.failed[0] < len(job.keys) - job.fills else disk).forget(first)
+                if job.failed[0] < len(job.keys) - job.fills:
+                    host.forget(first)
+                else:
+                    disk.damaged(first)
             elif job.kind == "read":
-                disk.forget(first)
+                disk.damaged(first)
             elif job.kind == "write" and job.reason in ("generation", "checksum"):
                 host.forget(first)
+        if job.failed and job.kind == "write" and job.reason == "gone":
+            disk.have.clear()
+            disk.orphans.clear()
         (disk if job.kind == "write" else host).end(job.stay, bad | job.doomed)
         self.sync()
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """What the models have and the tiers do not was evicted; nothing else may be missing, and nothing pinned."""
+        """What the models have and the tiers do not was evicted; nothing else may be missing, and nothing pinned.
+        Orphans may go at any time."""
+        orphans = set(self.tiers._orphans._all)
+        assert orphans <= self.models["disk"].orphans, "an orphan that never was one"
+        if self.sizes["disk"] == ENOUGH:
+            assert orphans == self.models["disk"].orphans, "given up though everything fits"
+        self.models["disk"].orphans = orphans
         for tier, model in self.models.items():
             there = self.findable(tier)
             assert there <= model.have, "findable and never arrived"
@@ -324,8 +353,13 @@ class TiersMachine(RuleBasedStateMachine):
         self.agrees()
         assert not self.jobs and self.tiers.wake_at is None, "never comes to rest"
         for tier in (self.tiers._host, self.tiers._disk):
-            assert not any(tier.pool.refs), "a pin is left"
-        assert self.world.disk == self.findable("disk"), "records that nothing leads to"
+            waiting = len(self.tiers._orphans) if tier is self.tiers._disk else 0
+            assert sum(tier.pool.refs) == waiting, "a pin is left"
+        for report in self.tiers.report():
+            came = report.stored_blocks + report.promoted_blocks + report.recovered_blocks
+            left = report.evicted_blocks + report.forgotten_blocks
+            assert came - left == len(self.models[report.tier].have)
+        assert self.world.disk == self.findable("disk") | self.models["disk"].orphans, "records that nothing leads to"
         assert sum(report.not_yet_durable_blocks for report in self.tiers.report()) == 0
 
 

@@ -14,11 +14,12 @@ def chain(tokens: list[int]) -> tuple[bytes, ...]:
 
 @dataclass
 class TierModel:
-    """`arrived` of `coming` wait for their parent."""
+    """`arrived` of `coming` wait for their parent, and so do `orphans`, that were there before."""
 
     have: set[bytes] = field(default_factory=set)
     coming: set[bytes] = field(default_factory=set)
     arrived: set[bytes] = field(default_factory=set)
+    orphans: set[bytes] = field(default_factory=set)
 
     def expects(self, parent: bytes) -> bool:
         return not parent or parent in self.have or parent in self.coming
@@ -46,6 +47,21 @@ class TierModel:
                 if len(key) == 1 or key[:-1] in self.have:
                     self.have.add(key)
                 again = True
+
+        for key in sorted(self.orphans, key=len):
+            if key[:-1] in self.have:
+                self.orphans.discard(key)
+                self.have.add(key)
+
+    def damaged(self, key: bytes) -> None:
+        """It alone goes."""
+        if key in self.have:
+            self.orphans |= {other for other in self.have if other.startswith(key)} - {key}
+            self.forget(key)
+
+    def distrust(self, keys: tuple[bytes, ...]) -> None:
+        self.forget(keys[0])
+        self.orphans = {orphan for orphan in self.orphans if not any(orphan.startswith(key) for key in keys)}
 
     def forget(self, key: bytes) -> None:
         self.have = {other for other in self.have if not other.startswith(key)}

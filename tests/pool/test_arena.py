@@ -47,13 +47,6 @@ def test_what_was_put_comes_back() -> None:
     assert np.array_equal(out, content(7))
 
 
-def test_written_in_place() -> None:
-    slots, out = arena(), np.empty(100, dtype=np.uint8)
-    slots.open(1)[:100] = content(1, 100)
-    slots.seal_written(1, key(1), 9, 100)
-    assert slots.get(1, key(1), 9, out) == "ok" and np.array_equal(out, content(1, 100))
-
-
 @pytest.mark.parametrize(("other_key", "generation", "size"), [(8, 3, 100), (7, 2, 100), (7, 3, 99)])
 def test_another_key_generation_or_length(other_key: int, generation: int, size: int) -> None:
     slots = arena()

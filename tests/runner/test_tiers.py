@@ -112,6 +112,17 @@ def test_a_restart_finds_what_was_there(tiny: Tiny, rigs, tmp_path: Path) -> Non
     assert_right(again, tiny, talks, numbers)
 
 
+@pytest.mark.parametrize("there", [4 << 20, 1 << 30, None])
+def test_a_disk_is_no_larger_than_its_file_system(  # type: ignore[no-untyped-def]
+    rigs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: int | None
+) -> None:
+    monkeypatch.setattr("samovar.runner.tiers.disk_available_bytes", lambda folder, namespace: there)
+    rig = rigs(disk_at(tmp_path, 200))
+    warned = [text for text in rig.tiers.sizes.warnings if "free for it in" in text]
+    assert len(warned) == (there == 4 << 20)
+    assert rig.tiers.disk.stats().capacity_bytes == ((4 << 20) * 10 // 11 if warned else 8 << 20)
+
+
 def test_another_namespace_finds_nothing_and_destroys_nothing(rigs, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     talks, settings = Conversations(1, FIRST_TOKENS), disk_at(tmp_path, 200)
     rig = rigs(settings)

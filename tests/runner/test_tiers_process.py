@@ -69,14 +69,15 @@ async def disk_of(engine: EngineClient) -> TierReport:
     return next(tier for tier in (await engine.cache_report()).tiers if tier.tier == "disk")
 
 
-@pytest.mark.parametrize("how", ["close", "SIGTERM"])
-async def test_an_end_that_is_asked_for_loses_nothing(tiny: Tiny, tmp_path: Path, how: str) -> None:
-    """The moment the last turn has ended; nobody waits for the disk."""
+@pytest.mark.parametrize(("how", "budget"), [("close", None), ("SIGTERM", None), ("SIGTERM", "1KiB")])
+async def test_an_end_that_is_asked_for_loses_nothing(tiny: Tiny, tmp_path: Path, how: str, budget: str | None) -> None:
+    """The moment the last turn has ended; nobody waits for the disk, and no budget holds it up any more."""
     agents, lines = Agents(), list[str]()
-    engine = await EngineClient.start(tiered(tiny, tmp_path))
+    engine = await EngineClient.start(tiered(tiny, tmp_path, kv_disk_write_budget=budget))
     try:
         await agents.round(engine)
         agents.assert_warm(await agents.round(engine))
+        assert budget is None or (await disk_of(engine)).not_yet_durable_blocks > 10
         if how == "SIGTERM":
             os.kill(engine.pid, signal.SIGTERM)
             assert "exit code 0" in await engine.wait_dead()

@@ -53,9 +53,10 @@ class TierRig:
         self._until(lambda: not self.engine.has_work)
 
     def settle(self) -> None:
-        """Until what is to survive a restart would."""
+        """Until what is to survive a restart would; with a disk that fails, until nothing is done any more."""
         assert self.tiers is not None
-        self._until(lambda: not (self.engine.has_work or self.tiers.is_flushing()))  # type: ignore[union-attr]
+        tiers = self.tiers
+        self._until(lambda: not self.engine.has_work and (not tiers.not_durable_blocks() or _fails(tiers)))
 
     def _until(self, over) -> None:  # type: ignore[no-untyped-def]
         deadline, flight = time.monotonic() + PATIENCE_S, deque[tuple[int, object]]()
@@ -113,6 +114,10 @@ def make_rig(
         tiers = make_tiers(settings, device, policy, None, reports.append, wake.set)
     runner = LocalRunner(model, cache, on_done=wake.set, mover=None if tiers is None else wrap(tiers.mover))
     return TierRig(Engine(config, policy, tiers and tiers.connector), runner, wake, tiers, reports)
+
+
+def _fails(tiers: Tiers) -> bool:
+    return any(report.failed.get("io") for report in tiers.connector.report())
 
 
 def host_of(num_blocks: int, block_bytes: int) -> TierSettings:

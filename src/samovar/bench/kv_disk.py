@@ -32,6 +32,8 @@ TARGET = 0.85
 RUN_BLOCKS = 8
 SAMPLE_BYTES = 64 << 20
 COMMIT_BYTES = 32 << 20
+CAPACITY_BYTES = 64 << 30
+"""Of the logs, which need not be there: segments are a share of it, and beginning one costs a commit some syncs."""
 SPARE_BYTES = 256 << 20
 """What is left free on the disk."""
 _NAMESPACE = b"bench"
@@ -98,7 +100,7 @@ def _writes(inside: Path, count: int, block_bytes: int, repeats: int, seed: int)
     stride, samples = slot_stride_bytes(block_bytes), _samples(repeats)
     data = _contents(count, block_bytes, seed)
     payloads = [data[n * stride : n * stride + block_bytes].data for n in range(count)]
-    log = DiskLog.open(str(inside / "writes"), _NAMESPACE, block_bytes, _capacity(count * samples, block_bytes))
+    log = DiskLog.open(str(inside / "writes"), _NAMESPACE, block_bytes, CAPACITY_BYTES)
     fd = _direct(inside / "plain-writes", os.O_WRONLY | os.O_CREAT)
     written = [0, 0]
 
@@ -123,7 +125,7 @@ def _writes(inside: Path, count: int, block_bytes: int, repeats: int, seed: int)
 
 
 def _filled_log(folder: Path, count: int, block_bytes: int, seed: int) -> DiskLog:
-    log = DiskLog.open(str(folder), _NAMESPACE, block_bytes, _capacity(count, block_bytes))
+    log = DiskLog.open(str(folder), _NAMESPACE, block_bytes, CAPACITY_BYTES)
     step, stride = _commit_blocks(count, block_bytes), slot_stride_bytes(block_bytes)
     data = _contents(step, block_bytes, seed)
     for first in range(0, count, step):
@@ -186,11 +188,6 @@ def _needed_bytes(count: int, block_bytes: int, repeats: int) -> int:
 def _samples(repeats: int) -> int:
     """How often `alternate` runs something that takes more than a millisecond: twice before it measures."""
     return repeats + 2
-
-
-def _capacity(count: int, block_bytes: int) -> int:
-    """Of a log in which nothing has to make room, however small."""
-    return max(2 * count, 128) * (slot_stride_bytes(block_bytes) + ALIGNMENT_BYTES)
 
 
 def _commit_blocks(count: int, block_bytes: int) -> int:

@@ -117,16 +117,16 @@ def _block_runs(ground: Ground, layout: BlockLayout, team: Team, order: NDArray[
         for n in numbers:
             layout.scatter([count - 1 - n], arena.memory, [arena.offset(n)])
 
-    def store(_: int, numbers: list[int]) -> None:
+    def store(thread: int, numbers: list[int]) -> None:
+        bounce = bounces[thread]
         for n in numbers:
-            arena.open(n)
-            layout.gather([count - 1 - n], arena.memory, [arena.offset(n)])
-            arena.seal_written(n, keys[n], GENERATION, size)
+            layout.gather([count - 1 - n], bounce, [0])
+            arena.put(n, keys[n], GENERATION, bounce)
 
     def load(thread: int, numbers: list[int]) -> None:
         bounce = bounces[thread]
         for n in numbers:
-            outcome = arena.get(n, keys[n], GENERATION, bounce)
+            outcome = arena.get(n, keys[n], GENERATION, bounce, cached=True)
             assert outcome == "ok", f"slot {n}: {outcome}"
             layout.scatter([count - 1 - n], bounce, [0])
 

@@ -241,6 +241,10 @@ def serve(
         Path | None,
         typer.Option(help="Write every call into the scheduling core here, for replay.", rich_help_panel=DEBUGGING),
     ] = None,
+    step_log: Annotated[
+        Path | None,
+        typer.Option(help="Write here what each step did and how long it took.", rich_help_panel=DEBUGGING),
+    ] = None,
     debug: Annotated[bool, typer.Option(help="Tracebacks and more in the log.", rich_help_panel=DEBUGGING)] = False,
 ) -> None:
     """Serve a model over the OpenAI API."""
@@ -287,7 +291,7 @@ def serve(
         enable_prefix_caching=enable_prefix_caching,
         kv_transfer_config=kv_transfer_config,
         kv_offloading_size=kv_offloading_size,
-        kv_disk_path=kv_disk_path,
+        kv_disk_path=None if kv_disk_path is None else str(Path(kv_disk_path).expanduser()),
         kv_disk_size=kv_disk_size,
         kv_disk_write_budget=kv_disk_write_budget,
         kv_verify=kv_verify,
@@ -295,6 +299,7 @@ def serve(
         retention_ttl_s=retention_ttl_s,
         num_threads=num_threads,
         record_path=None if record_path is None else str(record_path),
+        step_log=None if step_log is None else str(step_log),
         debug=debug,
     )
     server = ServeConfig(

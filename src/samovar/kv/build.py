@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from samovar.core.ports import Connector
 from samovar.kv.multi import MultiConnector, Part
@@ -27,10 +27,12 @@ def build_tiers(
     policy: RetentionPolicy,
     block_bytes: int,
     compute_s: Callable[[], float] = lambda: 0.02,
+    tuning: Tuning | None = None,
 ) -> Tiers:
-    """`compute_s`: seconds to compute one block."""
+    """`compute_s`: seconds to compute one block. `tuning`: rates to start from, where they are known beforehand; how
+    much may be written to the disk is in the settings."""
     disk = settings.disk
-    tuning = Tuning(write_bytes_per_s=disk.write_bytes_per_s if disk is not None else None)
+    tuning = replace(tuning or Tuning(), write_bytes_per_s=disk.write_bytes_per_s if disk is not None else None)
     parts: list[TieredConnector] = []
     for i, host_blocks in enumerate(sizes.host_blocks):
         disk_blocks = sizes.disk_blocks if disk is not None and disk.host == i else 0

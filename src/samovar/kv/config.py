@@ -119,6 +119,8 @@ def _read_one(
     disk_path, disk_bytes = extra.text("disk_path"), extra.num_bytes("disk_capacity_bytes")
     disk_rate = extra.num_bytes("disk_write_bytes_per_s")
     extra.end()
+    if disk_path is not None and disk_path.startswith("~"):
+        raise extra.error("disk_path", f"is {disk_path!r}; nothing expands the ~ here, give the whole path")
     if (disk_path is None) is not (disk_bytes is None):
         absent, given = (
             ("disk_path", "disk_capacity_bytes") if disk_path is None else ("disk_capacity_bytes", "disk_path")

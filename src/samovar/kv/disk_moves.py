@@ -20,7 +20,7 @@ from samovar.kv.transfer import Transfer
 from samovar.pool.arena import HostArena
 from samovar.pool.disk.record import Block
 
-_REASONS = frozenset(("missing", "checksum", "io", "full"))
+_REASONS = frozenset(("missing", "checksum", "io", "full", "gone"))
 
 
 class DiskMoves:

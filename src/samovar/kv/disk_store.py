@@ -10,7 +10,8 @@ from samovar.pool.disk.record import Record
 
 
 class DiskStore(Protocol):
-    """Calls come from several threads. Outcomes are "ok" or why not: "missing", "checksum", "io", "full"."""
+    """Calls come from several threads. Outcomes are "ok" or why not: "missing", "checksum", "io", "full";
+    of a write also "gone": with these it has lost every record that it had."""
 
     def write(self, records: Sequence[Record], /) -> Sequence[str]:
         """Returns once those that are "ok" would survive a crash."""

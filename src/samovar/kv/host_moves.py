@@ -38,7 +38,7 @@ class HostMoves:
         good: list[int] = []
         for n, i in enumerate(positions):
             copy = memory[n * stride : n * stride + size]
-            outcome = self._arena.get(load.slots[i], load.keys[i], load.generations[i], copy)
+            outcome = self._arena.get(load.slots[i], load.keys[i], load.generations[i], copy, cached=True)
             if outcome != "ok":
                 transfer.fail(i, outcome)
                 break
@@ -58,21 +58,19 @@ class HostMoves:
         self._moved("host_to_device", len(positions), begin)
 
     def store(self, transfer: Transfer, store: Store, positions: Sequence[int], bounce: Bounce) -> None:
-        """Straight into the slots: nobody else writes there, and the blocks do not change, while the door is open."""
+        """Through memory that stays in the core's cache, and from there into the slots: nobody else writes there, and
+        the blocks do not change, while the door is open."""
         begin = self._clock()
-        arena, size = self._arena, self._layout.block_bytes
+        stride, size = self._arena.stride_bytes, self._layout.block_bytes
+        memory = bounce.take(len(positions) * stride)
         with transfer.writing() as may_write:
             if not may_write:
                 return
-            slots = [store.slots[i] for i in positions]
-            for slot in slots:
-                arena.open(slot)
-            self._pages.used(max(slots))
-            self._layout.gather(
-                [store.blocks[i] for i in positions], arena.memory, [arena.offset(slot) for slot in slots]
-            )
-            for i, slot in zip(positions, slots, strict=True):
-                arena.seal_written(slot, store.keys[i], store.generations[i], size)
+            self._pages.used(max(store.slots[i] for i in positions))
+            offsets = [n * stride for n in range(len(positions))]
+            self._layout.gather([store.blocks[i] for i in positions], memory, offsets)
+            for i, at in zip(positions, offsets, strict=True):
+                self._arena.put(store.slots[i], store.keys[i], store.generations[i], memory[at : at + size])
                 transfer.arrived(i)
         self._moved("device_to_host", len(positions), begin)
 

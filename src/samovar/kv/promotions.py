@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from samovar.base.ids import BlockKey
 from samovar.core.plan import Move
-from samovar.kv.deletions import Deletions
+from samovar.kv.breaker import Breaker
 from samovar.kv.tier import Tier
 from samovar.kv.under_way import Transfers, UnderWay, split
 
@@ -16,18 +16,27 @@ MOST_CHAINS = 64
 """That wait; the oldest are dropped."""
 MOST_READS = 2
 """Moves under way: what is asked for meanwhile must not wait long behind them."""
+PROBE: BlockKey = b""
+"""In place of a chain's last key."""
 BROKEN = frozenset(("generation", "checksum", "missing", "io"))
 """Reasons for which a block is not worth another try."""
 
 
 class Promotions:
-    __slots__ = ("_batch_blocks", "_chains", "_deletions", "_disk", "_host", "_num_reads", "_transfers")
+    __slots__ = ("_batch_blocks", "_breaker", "_chains", "_disk", "_host", "_num_reads", "_transfers")
 
-    def __init__(self, host: Tier, disk: Tier, deletions: Deletions, transfers: Transfers, batch_blocks: int) -> None:
+    def __init__(
+        self,
+        host: Tier,
+        disk: Tier,
+        transfers: Transfers,
+        breaker: Breaker,
+        batch_blocks: int,
+    ) -> None:
         self._host = host
         self._disk = disk
-        self._deletions = deletions
         self._transfers = transfers
+        self._breaker = breaker
         self._batch_blocks = batch_blocks
         self._chains: OrderedDict[BlockKey, Sequence[BlockKey]] = OrderedDict()
         """By last key."""
@@ -35,7 +44,7 @@ class Promotions:
 
     @property
     def busy(self) -> bool:
-        return bool(self._chains) and self._num_reads < MOST_READS
+        return bool(self._chains) and self._num_reads < MOST_READS and not self._breaker.suspended
 
     def wanted(self, keys: Sequence[BlockKey]) -> None:
         on_disk = self._disk.match(keys)
@@ -45,6 +54,9 @@ class Promotions:
                 self._chains.popitem(last=False)
 
     def moves(self, most: int, now: float) -> Iterator[Move]:
+        if self._breaker.suspended:
+            yield from self._probes(now)
+            return
         while self._chains and self._num_reads < MOST_READS and most > 0:
             tail, keys = next(iter(self._chains.items()))
             move = self._next(tail, keys, now)
@@ -53,6 +65,23 @@ class Promotions:
             else:
                 most -= 1
                 yield move
+
+    def _probes(self, now: float) -> Iterator[Move]:
+        """At most one: reads a block, whether anybody wants it or not."""
+        breaker, disk, host = self._breaker, self._disk, self._host
+        if breaker.probe_at is None or breaker.probe_at > now:
+            return
+        key = disk.index.any_key()
+        if key is None:
+            breaker.answered()  # it has nothing that could be asked for
+            return
+        breaker.probing()
+        parent = disk.parent_of(key)
+        host.make_room(1 - host.pool.num_free, now, under=parent)
+        if host.pool.num_free:
+            yield self._read(PROBE, (key,), parent)
+        else:
+            breaker.late(now, probe=True)  # every slot is in use: later
 
     def _next(self, tail: BlockKey, keys: Sequence[BlockKey], now: float) -> Move | None:
         """None when the rest of a chain is there or on its way, or cannot come."""
@@ -89,10 +118,8 @@ class Promotions:
         if bad:
             self._disk.failed[reason] += len(bad)
             self._chains.pop(bytes.fromhex(under_way.cause), None)
-            if reason in BROKEN:
-                self._deletions.add(self._disk.forget(bad[0].key))
         self._host.fail(bad)
-        self._host.landed(good, now)
+        self._host.promoted_blocks += len(self._host.landed(good, now)[0])
         self._disk.loaded_blocks += len(good)
         self._disk.let_go(under_way.disk_held, now)
 

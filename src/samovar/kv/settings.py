@@ -10,12 +10,14 @@ from samovar.base.errors import ConfigError
 from samovar.base.units import parse_bytes
 from samovar.kv.config import FLAG, KVTransferConfig, LoadFailurePolicy
 from samovar.pool.arena import slot_stride_bytes
-from samovar.pool.disk.settings import records_planned
+from samovar.pool.disk.settings import least_capacity_bytes, records_planned
 
 STAGING_BYTES: Final = 1 << 30
 """Of the host tier that a disk needs, when none is asked for."""
 MOST_OF_FREE_MEMORY: Final = 0.7
 _GIB = 1 << 30
+_MOST_BARE_GIB = 1 << 16
+"""A larger number without a unit is meant as something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ def tiers_of(
         rate = disk_write_budget
         budget = None if rate is None else parse_bytes(rate.strip().removesuffix("/s"), "--kv-disk-write-budget")
         disk = DiskSettings(disk_path, parse_gib(disk_size, "--kv-disk-size"), budget)
+        _refuse_tiny(disk, f"--kv-disk-size is {disk_size!r}")
     if offloading_size is not None:
         return TierSettings((HostSettings("host", parse_gib(offloading_size, "--kv-offloading-size")),), disk)
     return TierSettings((HostSettings("host", STAGING_BYTES),), disk, notes=(_staging_note("--kv-offloading-size"),))
@@ -99,10 +102,28 @@ def parse_gib(text: str, flag: str) -> int:
     try:
         gib = float(text)
     except ValueError:
-        return parse_bytes(text, flag)
-    if not 0.0 < gib < float(1 << 30) or int(gib * _GIB) == 0:
-        raise ConfigError(f"{flag} is {text!r}: it must be more than 0 and less than 1 EiB", param=flag)
+        try:
+            return parse_bytes(text, flag)
+        except ConfigError:
+            raise ConfigError(
+                f"{flag} is {text!r}: give a number of GiB, or one with a unit such as 512MiB", param=flag
+            ) from None
+    if not gib <= _MOST_BARE_GIB:
+        raise ConfigError(
+            f"{flag} is {text!r}, and a number without a unit is GiB, at most {_MOST_BARE_GIB}: give a unit, such as "
+            "512MiB",
+            param=flag,
+        )
+    if not int(max(gib, 0.0) * _GIB):
+        raise ConfigError(f"{flag} is {text!r}: it must be more than 0", param=flag)
     return int(gib * _GIB)
+
+
+def _refuse_tiny(disk: DiskSettings, given: str) -> None:
+    """What no model's blocks would fit into."""
+    least = least_capacity_bytes(1)
+    if disk.num_bytes < least:
+        raise ConfigError(f"{given}: a disk tier takes at least {least} bytes, more where blocks are large")
 
 
 def _of_config(config: KVTransferConfig) -> TierSettings:
@@ -120,6 +141,7 @@ def _of_config(config: KVTransferConfig) -> TierSettings:
         hosts.append(HostSettings(name, num_bytes, part.host_blocks))
         if part.disk_path is not None and part.disk_bytes is not None:
             disk = DiskSettings(part.disk_path, part.disk_bytes, part.disk_write_bytes_per_s, i)
+            _refuse_tiny(disk, f"{FLAG}: disk_capacity_bytes is {part.disk_bytes}")
     return TierSettings(
         tuple(hosts), disk, config.load_async, config.kv_load_failure_policy, tuple(notes), config.warnings
     )

@@ -47,7 +47,8 @@ class Tier:
 
     __slots__ = (
         "_ahead", "_coming", "_condemned", "_filling", "_generations", "_last_generation", "_policy", "_restore_s",
-        "_waiting", "failed", "index", "loaded_blocks", "most_used", "name", "pool", "stored_blocks",
+        "_waiting", "failed", "forgotten_blocks", "index", "loaded_blocks", "most_used", "name", "pool",
+        "promoted_blocks", "recovered_blocks", "stored_blocks",
     )  # fmt: skip
 
     def __init__(
@@ -73,8 +74,19 @@ class Tier:
         self.most_used = 0
         """Slots that were ever in use."""
         self.stored_blocks = 0
+        """That became findable: from the tier above, from the one below, found at a start or again, in these three."""
+        self.promoted_blocks = 0
+        self.recovered_blocks = 0
+        self.forgotten_blocks = 0
+        """That were findable and are not, though nothing was to have their room."""
         self.loaded_blocks = 0
+        """Copies that were taken up from here."""
         self.failed: Counter[str] = Counter()
+
+    @property
+    def num_used(self) -> int:
+        """Slots that are not free, whatever for."""
+        return self.pool.num_blocks - self.pool.num_free
 
     # -- looking up ------------------------------------------------------------------------------------------------
 
@@ -96,11 +108,8 @@ class Tier:
 
     def parent_of(self, key: BlockKey) -> BlockKey:
         """Of a findable block; b"" for a first one."""
-        if self.leaf(key).depth_blocks == 0:
-            return b""
-        parent = self.index.key_of(self.index.chain(key, 2)[0])
-        assert parent is not None
-        return parent
+        parent = self.index.parent_of(self._block(key))
+        return b"" if parent is None else self._name(parent)
 
     def slots(self, keys: Sequence[BlockKey]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Where findable blocks lie, and the generations of those slots."""
@@ -112,6 +121,16 @@ class Tier:
         leaf = Leaf(-1, 0, last_used_s, stream, restore_s=self._restore_s(key, 0))
         return self._policy.value(leaf, now)
 
+    def chain(self, key: BlockKey) -> tuple[BlockKey, ...]:
+        """The keys of the chain that ends at a findable block."""
+        blocks = self.index.chain(key, self.leaf(key).depth_blocks + 1)
+        return tuple(self._name(block) for block in blocks)
+
+    def _name(self, block: BlockId) -> BlockKey:
+        key = self.index.key_of(block)
+        assert key is not None
+        return key
+
     def _block(self, key: BlockKey) -> BlockId:
         block = self.index.get(key)
         assert block is not None, "not in this tier"
@@ -120,7 +139,7 @@ class Tier:
     # -- holding ---------------------------------------------------------------------------------------------------
 
     def hold(self, key: BlockKey) -> list[BlockId]:
-        """The chain that ends at a findable block. Nothing of it goes until `let_go`."""
+        """The chain that ends at a findable block. Nothing of it goes until `let_go` or `unhold`."""
         held = self.index.chain(key, self.leaf(key).depth_blocks + 1)
         self.index.hold(held)
         return held
@@ -130,6 +149,12 @@ class Tier:
         if not held:
             return
         self.index.release(held, now, self.index.stream_of(held[-1]) if stream is None else stream)
+        if self._condemned:
+            self._supersede_free(held)
+
+    def unhold(self, held: Sequence[BlockId]) -> None:
+        """`let_go` of what was only kept in place, which is no use of it."""
+        self.index.unhold(held)
         if self._condemned:
             self._supersede_free(held)
 
@@ -173,15 +198,20 @@ class Tier:
     def make_room(self, short: int, now: float, *, worth: float = inf, under: BlockKey = b"") -> list[BlockKey]:
         """Evict at least `short` blocks, as far as they can go and the policy values them at no more than `worth`.
 
-        `under`: the block that what comes will follow; it stays, with its chain. Returns the keys that went.
+        `under`: the block that what comes will follow; it stays, with its chain, as do those that what is on its way
+        follows: else that would have come for nothing. Returns the keys that went.
         """
         if short <= 0:
             return []
         while under in self._coming:
             under = self._coming[under].parent
         held = self.hold(under) if self.index.get(under) is not None else []
+        followed = dict.fromkeys(filling.parent for filling in self._coming.values())
+        kept = [self.hold(key) for key in followed if self.index.get(key) is not None]
         count = min(max(short, self._ahead), self.index.num_unused)
         gone = self.index.evict(count, now, None, worth) if count else []
+        for chain in kept:
+            self.unhold(chain)
         self.let_go(held, now)
         return gone
 
@@ -202,13 +232,15 @@ class Tier:
         """A block that is there already, in a free slot; held by the caller."""
         slot = self.pool.take()
         self.index.insert(key, slot, self._block(parent) if parent else None, COMPUTED, stream)
+        self.recovered_blocks += 1
         return slot
 
-    def landed(self, fillings: Iterable[Filling], now: float) -> list[BlockKey]:
-        """Their bytes are there. Returns the keys of those that cannot become findable, now or later: what they should
-        follow went meanwhile."""
+    def landed(self, fillings: Iterable[Filling], now: float) -> tuple[list[BlockKey], list[BlockKey]]:
+        """Their bytes are there. Returns the keys that became findable, what had waited for these among them, and those
+        that cannot, now or later: what they should follow went meanwhile."""
         found: dict[str, list[BlockId]] = {}
         unwanted: dict[str, list[BlockKey]] = {}
+        arrived: list[BlockKey] = []
         lost: list[BlockKey] = []
         todo = deque(fillings)
         while todo:
@@ -225,6 +257,7 @@ class Tier:
             else:
                 del self._coming[key], self._filling[filling.slot]
                 self.index.insert(key, filling.slot, self._block(parent) if parent else None, COMPUTED, filling.stream)
+                arrived.append(key)
                 found.setdefault(filling.stream, []).append(filling.slot)
                 if filling.unwanted:
                     unwanted.setdefault(filling.stream, []).append(key)
@@ -233,7 +266,7 @@ class Tier:
             self.index.release(blocks, now, stream)
         for stream, keys in unwanted.items():
             self.index.supersede(keys, stream)
-        return lost
+        return arrived, lost
 
     def fail(self, fillings: Iterable[Filling]) -> list[BlockKey]:
         """Their bytes did not come. Returns the keys of those that had waited for them and are given up too."""
@@ -267,9 +300,17 @@ class Tier:
         block = self.index.get(key)
         if block is None:
             return []
-        names = {b: self.index.key_of(b) for b in self.index.indexed_blocks()}
-        gone = self.index.forget([block])
-        return [name for b, name in names.items() if b in gone and name is not None]
+        gone = [self._name(b) for b in self.index.subtree(block)]
+        self.index.forget([block])
+        self.forgotten_blocks += len(gone)
+        return gone
+
+    def forget_all(self, reason: str) -> None:
+        """What it was in has gone. What is on its way is not part of it, and finds nothing to follow."""
+        count = 0
+        while (key := self.index.any_key()) is not None:
+            count += len(self.forget(key))
+        self.failed[reason] += count
 
     def distrust(self, keys: Sequence[BlockKey]) -> list[BlockKey]:
         """These consecutive blocks are wrong, here or on their way. Returns the keys that went."""
@@ -296,3 +337,5 @@ class Tier:
             assert waiting and parent in self._coming, "waits for what does not come"
             assert all(f.parent == parent and self._coming[f.key] is f for f in waiting)
         assert all(self.pool.refs[block] for block in self._condemned), "condemned and free"
+        came = self.stored_blocks + self.promoted_blocks + self.recovered_blocks
+        assert came - self.forgotten_blocks - self.index.num_evicted == len(self.index), "the counts do not add up"

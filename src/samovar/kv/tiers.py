@@ -10,14 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from samovar.base.ids import BlockKey, TransferId
 from samovar.core.plan import Move, TransferDone
 from samovar.core.ports import Reserved, TierMatch, TierShare
 from samovar.core.stats import TierReport
 from samovar.kv.admission_to_disk import DiskAdmission
+from samovar.kv.breaker import Breaker
 from samovar.kv.deletions import Deletions
-from samovar.kv.promotions import BROKEN, Promotions
+from samovar.kv.orphans import Orphans
+from samovar.kv.promotions import BROKEN, PROBE, Promotions
 from samovar.kv.rates import Rate
+from samovar.kv.reporting import tier_report
 from samovar.kv.restoring import Record, restore_chains
 from samovar.kv.tier import Tier
 from samovar.kv.under_way import Transfers, UnderWay, split
@@ -27,8 +32,9 @@ from samovar.policy.retention import RetentionPolicy
 BATCH_BYTES = 32 << 20
 """Of one move, which is one commit on the disk."""
 MOST_BATCH_BLOCKS = 256
-WRITES_IN_FLIGHT = 4
-"""Batches. Their blocks are pinned in the host tier."""
+WRITES_IN_FLIGHT, LEAST_PINNED_BLOCKS = 4, 16
+"""Batches. Their blocks are pinned in the host tier: at most a quarter of it, unless it is tiny, or else what is
+computed meanwhile finds no room there."""
 MOST_MOVES = 8
 """Per call of `moves`."""
 STALE_S = 10.0
@@ -70,18 +76,23 @@ class TieredConnector:
         self._host_rate = Rate(tuning.host_bytes_per_s, block_bytes)
         self._disk_rate = Rate(tuning.disk_bytes_per_s, block_bytes)
         rate, burst = tuning.write_bytes_per_s, tuning.write_burst_bytes
-        batch = max(1, min(MOST_BATCH_BLOCKS, BATCH_BYTES // block_bytes))
+        pinned = max(LEAST_PINNED_BLOCKS, host_blocks // 4)
+        batch = max(1, min(MOST_BATCH_BLOCKS, BATCH_BYTES // block_bytes, pinned // 2))
+        self._breaker = Breaker()
+        """Of reads from the disk."""
         self._deletions = Deletions(self._disk, self._transfers)
-        self._promotions = Promotions(self._host, self._disk, self._deletions, self._transfers, batch)
+        self._orphans = Orphans(self._disk, self._deletions)
+        self._promotions = Promotions(self._host, self._disk, self._transfers, self._breaker, batch)
         self._admission = DiskAdmission(
             self._host,
             self._disk,
             self._deletions,
+            self._orphans,
             self._transfers,
             WriteBudget(rate, 10.0 * (rate or 0.0) if burst is None else burst, block_bytes),
             block_bytes,
             batch,
-            WRITES_IN_FLIGHT * batch,
+            min(WRITES_IN_FLIGHT * batch, pinned),
         )
         self._wake_at: float | None = None
 
@@ -90,7 +101,8 @@ class TieredConnector:
     def lookup(self, keys: Sequence[BlockKey], now: float) -> TierMatch:
         host, disk = self._host, self._disk
         in_host = host.match(keys)
-        from_disk = min(disk.match(keys) - in_host, self._room_beside(keys, in_host))
+        from_disk = disk.match(keys) - in_host
+        from_disk = 0 if self._breaker.suspended else min(from_disk, self._room_beside(keys, in_host))
         shares: list[TierShare] = []
         if in_host:
             seconds = self._host_rate.estimate_s(in_host * self._block_bytes, now)
@@ -137,7 +149,7 @@ class TieredConnector:
         """Add to a load what only the disk has of `keys[first:]`, as far as the host tier has slots for it."""
         host, disk = self._host, self._disk
         count = disk.match(keys) - first
-        if count <= 0:
+        if count <= 0 or self._breaker.suspended:
             return
         parent = keys[first - 1] if first else disk.parent_of(keys[0])
         host.make_room(count - host.pool.num_free, now, under=parent)
@@ -159,16 +171,15 @@ class TieredConnector:
         wanted = [i for i in range(first, len(keys)) if not host.coming(keys[i])]
         if not wanted:
             return (), Reserved()
-        at = wanted[0]
-        under = keys[at - 1] if at else parent
+        under = keys[wanted[0] - 1] if wanted[0] else parent
         if not host.expects(under):
             return (), Reserved()  # the host tier lost what these follow; it is offered again with the next turn
         self._refresh(under, stream, now)
         worth = host.value(keys[wanted[-1]], stream, now, now)
         host.make_room(len(wanted) - host.pool.num_free, now, worth=worth, under=under)
-        wanted = wanted[: host.pool.num_free]
+        wanted, left = wanted[: host.pool.num_free], wanted[host.pool.num_free :]
+        host.failed["no_room"] += sum(self._disk.index.get(keys[i]) is None for i in left)  # the others are not lost
         if not wanted:
-            host.failed["no_room"] += len(keys) - at
             return (), Reserved()
         filling = [host.fill(keys[i], keys[i - 1] if i else parent, stream) for i in wanted]
         under_way = UnderWay("store", tuple(keys[i] for i in wanted), filling)
@@ -205,6 +216,12 @@ class TieredConnector:
     def distrust(self, keys: Sequence[BlockKey], now: float) -> None:
         self._host.distrust(keys)
         self._deletions.add(self._disk.distrust(keys))
+        self._orphans.distrust(keys)
+        self._stir(now)
+
+    def lift_budget(self, now: float) -> None:
+        """Before an end: what is not on disk by then is lost."""
+        self._admission.lift_budget()
         self._stir(now)
 
     def moves(self, now: float) -> Sequence[Move]:
@@ -212,16 +229,21 @@ class TieredConnector:
         found += self._admission.moves(MOST_MOVES - len(found), now)
         found += self._deletions.moves(MOST_MOVES)  # last: the above may have made some, and they are cheap
         self._wake_at = self._admission.wake_at
+        self._wake(self._breaker.probe_at)
         if self._promotions.busy or self._deletions.queued:
             self._wake_at = now
         return found
+
+    def _wake(self, at: float | None) -> None:
+        if at is not None:
+            self._wake_at = at if self._wake_at is None else min(self._wake_at, at)
 
     @property
     def wake_at(self) -> float | None:
         return self._wake_at
 
     def _stir(self, now: float) -> None:
-        """Something happened that `moves` may have to do with."""
+        self._wake(self._breaker.probe_at)  # something happened that `moves` may have to do with
         if self._promotions.busy or self._admission.busy or self._deletions.queued:
             self._wake_at = now
 
@@ -236,13 +258,17 @@ class TieredConnector:
         reason = done.reason or "unknown"
         match under_way.kind:
             case "load":
+                self._heard(under_way, failed, reason, now)
                 self._loaded(under_way, failed, reason, now)
                 self._measure_load(under_way, done, now)
             case "store":
                 self._stored(under_way, failed, reason, now)
             case "read":
+                self._heard(under_way, failed, reason, now)
                 self._promotions.done(under_way, failed, reason, now)
-                if not failed:
+                if failed:
+                    self._failed_on_disk(under_way.keys[failed[0]], reason, now)
+                else:
                     self._disk_rate.measured(len(under_way.keys) * self._block_bytes, done.seconds, now)
             case "write":
                 self._admission.done(under_way, failed, reason, now)
@@ -250,26 +276,49 @@ class TieredConnector:
                 self._deletions.done(under_way, failed, reason)
         self._stir(now)
 
+    def _heard(self, under_way: UnderWay, failed: list[int], reason: str, now: float) -> None:
+        """Whether the disk answered. What failed before it came to the disk says nothing of it."""
+        first = failed[0] if failed else len(under_way.keys)
+        if not under_way.filling or first < under_way.num_held:
+            return
+        if reason == "late" and len(failed) == len(under_way.filling):
+            self._breaker.late(now, probe=under_way.kind == "read" and under_way.cause == PROBE.hex())
+        else:
+            self._breaker.answered()
+
     def _loaded(self, under_way: UnderWay, failed: list[int], reason: str, now: float) -> None:
         """Of a load only a leading part counts: what lies behind the first failure was not tried."""
         host, disk = self._host, self._disk
         num_held = under_way.num_held
         arrived = failed[0] if failed else len(under_way.keys)
         if failed:
-            culprit, tier = under_way.keys[arrived], host if arrived < num_held else disk
+            tier = host if arrived < num_held else disk
             tier.failed[reason] += 1
             tier.failed["cancelled"] += len(failed) - 1
-            if reason in BROKEN and tier is host:
-                host.forget(culprit)
-            elif reason in BROKEN:
-                self._deletions.add(disk.forget(culprit))
+            if tier is host and reason in BROKEN:
+                host.forget(under_way.keys[arrived])
         good, bad = split(under_way, failed)
         host.fail(bad)
-        host.landed(good, now)
+        host.promoted_blocks += len(host.landed(good, now)[0])
         host.loaded_blocks += min(arrived, num_held)
         disk.loaded_blocks += len(good)
         host.let_go(under_way.host_held, now)
         disk.let_go(under_way.disk_held, now)
+        if failed and arrived >= num_held:
+            self._failed_on_disk(under_way.keys[arrived], reason, now)
+
+    def _failed_on_disk(self, key: BlockKey, reason: str, now: float) -> None:
+        """A record that turned out to be bad is written again as soon as it is in the host tier."""
+        if reason in BROKEN:
+            self._orphans.damaged(key)
+            self._admission.chain_broke()
+            if self._host.index.get(key) is not None:
+                self._rewrite([key], now)
+
+    def _rewrite(self, keys: Iterable[BlockKey], now: float) -> None:
+        """Those among them that other records wait for."""
+        for chain in self._orphans.awaited(keys):
+            self._admission.turn_ended("", chain, now)
 
     def _measure_load(self, under_way: UnderWay, done: TransferDone, now: float) -> None:
         """A part from disk goes on while the part before it is copied: all of the time is the disk's. A late load
@@ -286,71 +335,63 @@ class TieredConnector:
         host = self._host
         good, bad = split(under_way, failed)
         host.failed[reason] += len(bad)
-        host.failed["lost"] += len(host.fail(bad)) + len(host.landed(good, now))
-        host.stored_blocks += len(good)
+        arrived, lost = host.landed(good, now)
+        host.failed["lost"] += len(host.fail(bad)) + len(lost)
+        host.stored_blocks += len(arrived)
+        self._rewrite(arrived, now)
 
     # -- a restart -------------------------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[Record], now: float = 0.0) -> tuple[BlockKey, ...]:
         """Fill the disk's index from what it had at the start: (key, parent, stream) in the order of writing, which
-        becomes the order of use. Returns the keys of records that cannot be used, since what they follow is missing or
-        the disk is smaller now: the first `moves` delete them."""
-        unusable = restore_chains(self._disk, records, now)
-        self._deletions.add(unusable)
+        becomes the order of use. Returns the keys of those that are not findable: the disk is smaller now, and they are
+        deleted, or what they follow is missing, and they wait for it."""
+        homeless, adrift = restore_chains(self._disk, records, now)
+        for key, parent, stream in reversed(adrift):  # where there is no room for all, those written last stay
+            self._orphans.add(key, parent, stream, now)
+        self._deletions.add(homeless)
         self._stir(now)
-        return unusable
+        return (*homeless, *(record[0] for record in adrift))
 
     # -- what it looks like ----------------------------------------------------------------------------------------
 
     def restore_s(self, key: BlockKey) -> float | None:
         if self._host.index.get(key) is not None:
             return self._host_rate.bare_s(self._block_bytes)
-        if self._disk.index.get(key) is not None:
+        if self._disk.index.get(key) is not None and not self._breaker.suspended:
             return self._disk_rate.bare_s(self._block_bytes)
         return None
 
     def _restore_to_host_s(self, key: BlockKey, depth: int) -> float:
         compute_s = self._compute_s()
-        if self._disk.index.get(key) is None:
+        if self._disk.index.get(key) is None or self._breaker.suspended:
             return compute_s
         return min(compute_s, self._disk_rate.bare_s(self._block_bytes))
 
     def blocks_of(self, keys: Sequence[BlockKey]) -> dict[str, int]:
-        return {tier.name: tier.match(keys) for tier in self._tiers()}
+        tiers = (self._host, self._disk) if self._disk.pool.num_blocks else (self._host,)
+        return {tier.name: tier.match(keys) for tier in tiers}
 
     def report(self) -> tuple[TierReport, ...]:
-        return tuple(self._report(tier) for tier in self._tiers())
-
-    def _tiers(self) -> tuple[Tier, ...]:
-        return (self._host, self._disk) if self._disk.pool.num_blocks else (self._host,)
-
-    def _report(self, tier: Tier) -> TierReport:
-        size, pool = self._block_bytes, tier.pool
-        used = pool.num_blocks - pool.num_free
-        on_disk = tier is self._disk
-        return TierReport(
-            tier.name,
-            num_blocks=pool.num_blocks,
-            num_used_blocks=used,
-            block_bytes=size,
-            physical_bytes=(used if on_disk else tier.most_used) * size,
-            capacity_bytes=pool.num_blocks * size,
-            stored_blocks=tier.stored_blocks,
-            loaded_blocks=tier.loaded_blocks,
-            evicted_blocks=tier.index.num_evicted,
-            failed={reason: count for reason, count in sorted(tier.failed.items()) if count},
-            not_yet_durable_blocks=self._admission.num_not_durable() if on_disk else 0,
-            bytes_per_s=(self._disk_rate if on_disk else self._host_rate).measured_bytes_per_s,
-        )
+        size, breaker = self._block_bytes, self._breaker
+        host = tier_report(self._host, size, self._host_rate, self._host.most_used * size)
+        if not self._disk.pool.num_blocks:
+            return (host,)
+        disk = tier_report(self._disk, size, self._disk_rate, self._disk.num_used * size)
+        waiting = self._admission.num_not_durable()
+        suspended, times = breaker.suspended, breaker.num_suspensions
+        return host, replace(disk, not_yet_durable_blocks=waiting, suspended=suspended, suspensions=times)
 
     def check(self) -> None:
         host_held = [block for under_way in self._transfers.all() for block in under_way.host_held]
         disk_held = [block for under_way in self._transfers.all() for block in under_way.disk_held]
         self._host.check(host_held)
-        self._disk.check(disk_held + self._deletions.held())
+        self._disk.check([*disk_held, *self._deletions.held(), *self._orphans.held()])
+        self._orphans.check()
         self._deletions.check()
         self._promotions.check()
         self._admission.check()
+        self._breaker.check()
         filled = [id(filling) for under_way in self._transfers.all() for filling in under_way.filling]
         assert len(filled) == len(set(filled)), "a slot is filled by two transfers"
         loads = [under_way for under_way in self._transfers.all() if under_way.kind == "load"]

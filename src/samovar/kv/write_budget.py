@@ -27,6 +27,10 @@ class WriteBudget:
             self._now = now
         return self._left
 
+    def lift(self) -> None:
+        """No limit from now on."""
+        self._bytes_per_s, self._left, self.burst_bytes = None, inf, inf
+
     def spend(self, num_bytes: int) -> None:
         assert num_bytes <= self._left
         self._left -= num_bytes

@@ -72,20 +72,15 @@ class HostArena:
         checksum = copy_with_checksum(target, data, data, key, generation)
         self.seal(slot, key, generation, checksum, data.size)
 
-    def seal_written(self, slot: int, key: bytes, generation: int, num_bytes: int) -> None:
-        """Seals what was written into the open slot. Only for a writer that nobody can have disturbed."""
-        at = self.offset(slot)
-        checksum = block_checksum(self.memory[at : at + num_bytes].data, key, generation)
-        self.seal(slot, key, generation, checksum, num_bytes)
-
-    def get(self, slot: int, key: bytes, generation: int, out: Bytes) -> Outcome:
-        """Copies the payload to `out`, which has its size and is the caller's alone. Unless the answer is "ok", what is
-        in `out` must not be used."""
+    def get(self, slot: int, key: bytes, generation: int, out: Bytes, *, cached: bool = False) -> Outcome:
+        """Copies the payload to `out`, which has its size and is the caller's alone; `cached`: to be read next. Unless
+        the answer is "ok", what is in `out` must not be used."""
         at = self.offset(slot)
         seal = self._seals[slot]
         if seal is None or seal.key != key or seal.generation != generation or seal.num_bytes != out.size:
             return "generation"
-        if copy_with_checksum(out, self.memory[at : at + out.size], out, key, generation) == seal.checksum:
+        source = self.memory[at : at + out.size]
+        if copy_with_checksum(out, source, out, key, generation, cached=cached) == seal.checksum:
             return "ok"
         # Given away while it was copied: that is no damage.
         return "checksum" if self._seals[slot] is seal else "generation"

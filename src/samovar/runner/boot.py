@@ -39,7 +39,8 @@ from samovar.runner.profile import (
 from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_threshold
 from samovar.runner.retention import make_policy
 from samovar.runner.settings import settings_of
-from samovar.runner.tiers import Device, Tiers, check_tiers, make_tiers
+from samovar.runner.step_log import StepLog
+from samovar.runner.tiers import Device, Tiers, check_sizes, check_tiers, make_tiers
 from samovar.text.checkpoint import load_text
 from samovar.text.grammar.compiler import GrammarCompiler
 from samovar.text.grammar.vocabulary import build_vocabulary
@@ -51,13 +52,14 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """Owned by whoever booted it: the threads of runner and tiers, the disk and the call log live until `close`."""
+    """Owned by whoever booted it: the threads of runner and tiers, the disk and the logs live until `close`."""
 
     engine: Engine | Recorder
     runner: LocalRunner
     info: EngineInfo
     call_log: CallLog | None = None
     tiers: Tiers | None = None
+    step_log: StepLog | None = None
 
     def close(self, timeout_s: float) -> None:
         self.runner.close(timeout_s)
@@ -65,6 +67,8 @@ class Booted:
             self.tiers.close()
         if self.call_log is not None:
             self.call_log.close()
+        if self.step_log is not None:
+            self.step_log.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class _Budgets:
 def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None]) -> Booted:
     """Loads, measures, allocates. `report` gets a line per stage; `on_done` goes to the runner. Raises ConfigError."""
     below = _check(config)
-    checkpoint, compute, loaded = _load(config, report)
+    checkpoint, compute, loaded = _load(config, below, report)
     spec = checkpoint.spec
     capacity = resolve_capacity(config, spec, compute.kv_dtype, available_memory_bytes())
     budgets = _budgets(config, compute, loaded, report)
@@ -92,6 +96,7 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
     cache = _allocate(loaded, capacity, config.block_size)
     loaded = with_mono(loaded, cache, max_rows)
     call_log = CallLog(Path(config.record_path)) if config.record_path is not None else None
+    step_log = StepLog(Path(config.step_log)) if config.step_log is not None else None
     policy = make_policy(config.retention_policy, capacity.num_blocks, config.retention_ttl_s)
     namespace = kv_namespace(checkpoint.fingerprint(), compute.kv_kind, config.block_size)
     block_s = config.block_size / budgets.rate if budgets.rate else None
@@ -117,15 +122,18 @@ def boot(config: EngineProcessConfig, report: Report, on_done: Callable[[], None
         draw_many=loaded.draw_many,
         num_threads=config.num_threads,
         on_done=on_done,
+        on_step=step_log.write if step_log is not None else None,
         mover=tiers.mover if tiers is not None else None,
         prefault=Prefault(cache),
         compiler=GrammarCompiler(lambda: build_vocabulary(load_text(checkpoint.path).tokenizer, spec.vocab_size)),
         debug=config.debug,
     )
-    return Booted(engine, runner, info, call_log, tiers)
+    return Booted(engine, runner, info, call_log, tiers, step_log)
 
 
-def _load(config: EngineProcessConfig, report: Report) -> tuple[Checkpoint, Compute, EngineModel]:
+def _load(
+    config: EngineProcessConfig, below: TierSettings | None, report: Report
+) -> tuple[Checkpoint, Compute, EngineModel]:
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     report(f"locating {config.model}")
@@ -133,6 +141,8 @@ def _load(config: EngineProcessConfig, report: Report) -> tuple[Checkpoint, Comp
     spec = checkpoint.spec
     compute = resolve_compute(config, spec, checkpoint.stored_dtype(), native_library())
     _say(compute.notes, compute.warnings)
+    if below is not None:
+        check_sizes(below, spec.kv_bytes_per_token_in(compute.kv_dtype) * config.block_size)
     report(f"loading {config.model} as {compute}")
     began = time.monotonic()
     # A probe may be longer than the context of a tiny model.

@@ -14,6 +14,9 @@ _BRIEF_SPIN = {"GOMP_SPINCOUNT": "10000"}
 """How long OpenMP's threads spin at a barrier before they sleep. By default "for ever": where other processes want the
 same cores, a decode step then takes 20 times as long (docs/log.md). What the user has set goes before it."""
 
+_CHATTER = ("DEBUG ", "INFO ", "WARNING ")
+"""How lines of the log begin that no process dies of."""
+
 _HEARD_S = 0.5
 """How long after an exit its last words may still be on their way through stderr."""
 
@@ -26,6 +29,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self.last_line = ""
+        """Of what it wrote to stderr, chatter apart: perhaps why it ended."""
         # A process group of its own: a Ctrl-C at the terminal reaches the parent alone, from the first moment on.
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
@@ -78,7 +82,7 @@ class Child:
         assert self._process.stderr is not None
         for raw in self._process.stderr:
             line = raw.decode("utf-8", "replace").rstrip()
-            if line:
+            if line and not line.startswith(_CHATTER):
                 self.last_line = line
             # Our own stderr may be closed while the process ends.
             with contextlib.suppress(ValueError, OSError):

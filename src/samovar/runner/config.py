@@ -82,6 +82,8 @@ class EngineProcessConfig:
     """Of one operator. Auto: the cores this process may run on; for PyTorch its own choice, the physical cores."""
     record_path: str | None = None
     """Where to write the log of every call into the core, for replay."""
+    step_log: str | None = None
+    """Where to write what each step did and how long it took."""
     debug: bool = False
     """Tracebacks in the log."""
 

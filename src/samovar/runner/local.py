@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 import logging
+import math
 from queue import SimpleQueue
 import threading
+import time
 
 import torch
 
@@ -29,6 +31,8 @@ from samovar.runner.transfers import Transfers
 from samovar.text.grammar.compiler import GrammarCompiler
 
 log = logging.getLogger(__name__)
+
+OnStep = Callable[[StepPlan, float, float], None]
 
 NUM_GROUPS = 1
 """A dense llama keeps all its layers in one KV group."""
@@ -61,7 +65,8 @@ class LocalRunner:
 
     `best` finds the likeliest tokens of logits, `draw_many` samples from them; a model may bring faster ones.
     `on_done` is called from the runner's thread after every plan, with its ticket already done. A step that raises
-    becomes a result with `error` set, and the runner goes on. `compiler` is for requests with a grammar. `mover` moves
+    becomes a result with `error` set, and the runner goes on. `on_step` is told of every step, after its result is out:
+    its plan, and the times between which it ran, on `clock`. `compiler` is for requests with a grammar. `mover` moves
     blocks to and from the tiers below, is owned from here on, and calls `on_done` itself; without one, loads and stores
     fail.
     """
@@ -75,6 +80,8 @@ class LocalRunner:
         draw_many: DrawMany | None = None,
         num_threads: int | None = None,
         on_done: Callable[[], None] = lambda: None,
+        on_step: OnStep | None = None,
+        clock: Callable[[], float] = time.monotonic,
         mover: Mover | None = None,
         prefault: Prefault | None = None,
         compiler: GrammarCompiler | None = None,
@@ -86,13 +93,15 @@ class LocalRunner:
         self._draw_many = draw_many
         self._num_threads = num_threads
         self._on_done = on_done
+        self._on_step = on_step
+        self._clock = clock
         self._prefault = prefault
         self._masks = Masks(compiler, model.spec.vocab_size) if compiler is not None else None
         self._debug = debug
         self._states: dict[RequestId, RunnerRequest] = {}
         self._transfers = Transfers(mover)
         self._compared: SimpleQueue[TransferDone] = SimpleQueue()
-        self._plans: SimpleQueue[tuple[StepPlan, PlanTicket] | None] = SimpleQueue()
+        self._plans: SimpleQueue[tuple[StepPlan, PlanTicket, float] | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="runner", daemon=True)
         self._thread.start()
@@ -102,7 +111,7 @@ class LocalRunner:
         # They wait for no step: what a store reads is computed, and what a load writes is nobody else's.
         self._transfers.start(plan)
         ticket = PlanTicket()
-        self._plans.put((plan, ticket))
+        self._plans.put((plan, ticket, self._clock()))
         return ticket
 
     def transfers(self) -> Sequence[TransferDone]:
@@ -126,15 +135,20 @@ class LocalRunner:
     def _work(self) -> None:
         if self._num_threads is not None:
             torch.set_num_threads(self._num_threads)
+        ended_s = -math.inf
         while (item := self._plans.get()) is not None:
-            plan, ticket = item
+            plan, ticket, came_s = item
+            began_s = max(came_s, ended_s)
             if self._closed:
                 ticket.fulfil(StepResult(plan.step, error="the runner was closed"))
             else:
                 if self._prefault is not None:
                     self._prefault.step(_highest_block(plan))
                 ticket.fulfil(self._run(plan))
+            ended_s = self._clock()
             self._on_done()
+            if self._on_step is not None:
+                self._on_step(plan, began_s, ended_s)
             if self._prefault is not None and self._plans.empty():
                 self._prefault.idle()
 

@@ -67,7 +67,8 @@ def _serve(launch: Launch, link: Link) -> None:
 
 
 def _drive(booted: Booted, link: Link, wake: Wake, stop: _Stop) -> None:
-    measured = booted.tiers.measured if booted.tiers is not None else None
+    tiers = booted.tiers
+    measured = tiers.measured if tiers is not None else None
     driver = Driver(booted.engine, booted.runner, link, wake, booted.info.vocab_size, measured=measured)
     # The model's objects live as long as the process: out of every later collection.
     gc.collect()
@@ -75,8 +76,11 @@ def _drive(booted: Booted, link: Link, wake: Wake, stop: _Stop) -> None:
     link.send(Ready(booted.info))
     stop.calls(driver.stop)
     driver.run()
-    if booted.tiers is not None:
-        driver.flush(FLUSH_S, booted.tiers.is_flushing)
+    if tiers is not None:
+        tiers.lift_budget()
+        driver.flush(FLUSH_S, lambda: tiers.not_durable_blocks() > 0)
+        if left := tiers.not_durable_blocks():
+            log.warning("%d blocks were not on disk after %.0f s and are given up", left, FLUSH_S)
 
 
 class _Stop:

@@ -14,7 +14,7 @@ from samovar.runner.config import EngineProcessConfig
 from samovar.runner.resolve import Capacity
 from samovar.runner.tiers import Tiers
 
-PRIVATE_SETTINGS = ("cache_dir", "record_path", "model", "kv_disk_path", "kv_transfer_config")
+PRIVATE_SETTINGS = ("cache_dir", "record_path", "step_log", "model", "kv_disk_path", "kv_transfer_config")
 """Paths of this machine; `model` may be one, and the connector's JSON may hold one."""
 
 

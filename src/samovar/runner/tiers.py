@@ -23,11 +23,15 @@ from samovar.kv.host_memory import new_arena
 from samovar.kv.layout import BlockLayout
 from samovar.kv.mover import TierMover
 from samovar.kv.settings import DiskSettings, TierSettings, TierSizes, fit
+from samovar.kv.tiers import TieredConnector
 from samovar.models.batch import KVCache
 from samovar.policy.agent import AgentPolicy
 from samovar.policy.retention import RetentionPolicy
+from samovar.pool.arena import slot_stride_bytes
+from samovar.pool.disk.folder import available_bytes as disk_available_bytes
 from samovar.pool.disk.folder import others_bytes
 from samovar.pool.disk.log import DiskLog
+from samovar.pool.disk.settings import capacity_within, records_planned
 
 Report = Callable[[str], None]
 
@@ -43,10 +47,17 @@ class Tiers:
     mover: TierMover
     sizes: TierSizes
     disk: DiskLog | None
+    on_disk: TieredConnector | None = None
+    """The part of the connector that has the disk."""
 
-    def is_flushing(self) -> bool:
-        """Whether something that is to survive a restart would not do so now."""
-        return any(report.not_yet_durable_blocks for report in self.connector.report())
+    def lift_budget(self) -> None:
+        """Before the end: what is to survive it is written as fast as the disk takes it."""
+        if self.on_disk is not None:
+            self.on_disk.lift_budget(time.monotonic())
+
+    def not_durable_blocks(self) -> int:
+        """That are to survive a restart and would not do so now."""
+        return sum(report.not_yet_durable_blocks for report in self.connector.report())
 
     def measured(self, report: CacheReport) -> CacheReport:
         """With what memory and disk really take, which the connector can only estimate."""
@@ -82,6 +93,16 @@ def check_tiers(settings: TierSettings) -> tuple[str, ...]:
     return (*settings.warnings, "load_async false has no effect: loads never hold up other requests")
 
 
+def check_sizes(settings: TierSettings, block_bytes: int) -> None:
+    """Before the model is loaded: `block_bytes` is what a block takes at least. Raises ConfigError when a tier holds no
+    block."""
+    for host in settings.hosts:
+        if host.num_bytes is not None and host.num_bytes < (least := slot_stride_bytes(block_bytes)):
+            raise ConfigError(f"the tier {host.name} has {host.num_bytes} bytes: a block takes at least {least} bytes")
+    if settings.disk is not None:
+        records_planned(settings.disk.num_bytes, block_bytes)
+
+
 def make_tiers(
     settings: TierSettings,
     device: Device,
@@ -94,21 +115,24 @@ def make_tiers(
     called after every transfer, from any thread. Raises ConfigError."""
     layout = BlockLayout(pool_arrays(device.cache))
     size = layout.block_bytes
+    namespace = device.namespace + layout.fingerprint
+    settings, clipped = _clipped(settings, namespace)
     sizes = fit(settings, size, device.num_blocks, available_bytes)
+    sizes = replace(sizes, warnings=(*sizes.warnings, *clipped))
     try:
         arena = new_arena(sum(sizes.host_blocks), size)
     except MemoryError as error:
         raise ConfigError(f"the host tier of {sum(sizes.host_blocks)} blocks of {size} bytes: {error}") from error
     began = time.monotonic()
-    disk = None if settings.disk is None else _open_disk(settings.disk, device.namespace + layout.fingerprint, size)
+    disk = None if settings.disk is None else _open_disk(settings.disk, namespace, size)
     if disk is not None:
         sizes = replace(sizes, disk_blocks=disk.max_records)
     # The guard of what is below the device has that capacity in view.
     order = policy.tier(sum(sizes.host_blocks)) if isinstance(policy, AgentPolicy) else policy
     planned = build_tiers(settings, sizes, order, size, lambda: device.compute_block_s or _COMPUTE_BLOCK_S)
     if disk is not None and settings.disk is not None:
-        report(_restore(planned, disk, began) + _beside(settings.disk.path, device.namespace + layout.fingerprint))
-    return Tiers(planned.connector, TierMover(layout, arena, disk, on_done), sizes, disk)
+        report(_restore(planned, disk, began) + _beside(settings.disk.path, namespace))
+    return Tiers(planned.connector, TierMover(layout, arena, disk, on_done), sizes, disk, planned.on_disk)
 
 
 def pool_arrays(cache: KVCache) -> list[NDArray[Any]]:
@@ -133,6 +157,19 @@ def _require_folder(disk: DiskSettings) -> None:
         raise ConfigError(f"the disk tier's folder {disk.path} cannot be written")
 
 
+def _clipped(settings: TierSettings, namespace: bytes) -> tuple[TierSettings, tuple[str, ...]]:
+    """The disk's size at what its file system has, free or in the tier's own files; and the warning."""
+    disk = settings.disk
+    there = None if disk is None else disk_available_bytes(disk.path, namespace)
+    if disk is None or there is None or disk.num_bytes <= (most := capacity_within(there)):
+        return settings, ()
+    warning = (
+        f"the disk tier is to have {disk.num_bytes / 2**30:.1f} GiB, and {there / 2**30:.1f} GiB are free for it in "
+        f"{disk.path}: it gets {most / 2**30:.1f} GiB"
+    )
+    return replace(settings, disk=replace(disk, num_bytes=most)), (warning,)
+
+
 def _open_disk(disk: DiskSettings, namespace: bytes, block_bytes: int) -> DiskLog:
     return DiskLog.open(disk.path, namespace, block_bytes, disk.num_bytes)
 
@@ -141,11 +178,11 @@ def _restore(planned: Planned, disk: DiskLog, began: float) -> str:
     assert planned.on_disk is not None
     records = disk.recovered()
     lost = planned.on_disk.restore(((r.key, r.parent, lasting_name(r.stream)) for r in records), time.monotonic())
-    dropped = f", {len(lost):,} more without what they follow" if lost else ""
+    dropped = f", {len(lost):,} more of no use without what they follow" if lost else ""
     streams = len({record.stream for record in records if record.stream})
     return (
         f"disk tier: {len(records) - len(lost):,} blocks of {streams:,} conversations found in "
-        f"{time.monotonic() - began:.1f} s{dropped}"
+        f"{time.monotonic() - began:.1f} s{dropped}, in {disk.folder}"
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+import os
 from typing import TYPE_CHECKING
 
-from samovar.pool.disk.files import FileState, OsFiles
+from samovar.pool.disk.files import HASHED_FROM_BYTES, FileState, OsFiles
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -29,8 +30,8 @@ Rule = Callable[[str, int], BaseException | None]
 
 
 class FaultFiles(OsFiles):
-    def __init__(self, rule: Rule = lambda name, count: None) -> None:
-        super().__init__()
+    def __init__(self, rule: Rule = lambda name, count: None, hashed_from_bytes: float = HASHED_FROM_BYTES) -> None:
+        super().__init__(hashed_from_bytes)
         self.rule = rule
         self.calls: dict[str, int] = {}
         self.written: list[int] = []
@@ -59,13 +60,19 @@ class FaultFiles(OsFiles):
         self._before("read")
         return super().read(fd, buffers, offset)
 
+    def read_hashed(
+        self, fd: int, offsets: Sequence[int], buffers: Sequence[memoryview], bindings: Sequence[bytes]
+    ) -> Sequence[bytes | int]:
+        self._before("read")
+        return super().read_hashed(fd, offsets, buffers, bindings)
+
     def write(self, fd: int, buffers: Sequence[ReadableBuffer], offset: int) -> int:
         whole = b"".join(bytes(buffer) for buffer in buffers)
         self.written.append(len(whole))
         try:
             self._before("write")
         except Cut as cut:
-            super().write(fd, [whole[: cut.num_bytes]], offset)
+            write_cached(fd, whole[: cut.num_bytes], offset)
             raise cut.then from None
         return super().write(fd, buffers, offset)
 
@@ -96,6 +103,15 @@ class FaultFiles(OsFiles):
     def remove(self, path: str) -> None:
         self._before("remove")
         super().remove(path)
+
+
+def write_cached(fd: int, data: bytes, offset: int) -> int:
+    """Through the page cache, whatever the descriptor does: any number of bytes at any place."""
+    cached = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY)
+    try:
+        return os.pwrite(cached, data, offset)
+    finally:
+        os.close(cached)
 
 
 def once(name: str, number: int, fault: BaseException) -> Rule:

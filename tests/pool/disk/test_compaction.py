@@ -253,3 +253,24 @@ def test_many_restarts_do_not_pile_up_files(tmp_path: Path) -> None:
     assert len(segment_paths(tmp_path)) <= 10
     with open_log(tmp_path, capacity_bytes=8 << 20, segment_bytes=256 << 10) as log:
         assert all(read(log, n) == data_of(n) for n in range(30))
+
+
+def test_deletions_are_durable_although_the_files_leave_no_room_for_a_tombstone(tmp_path: Path) -> None:
+    """Nor for a segment to begin with: compaction makes it."""
+    small, ends = 768 << 10, 24 << 10
+
+    def opened() -> DiskLog:
+        return open_log(tmp_path, capacity_bytes=small, segment_bytes=ends, punching=False, fsync=False)
+
+    log = opened()
+    log.write([block(n) for n in range(49, 91)])
+    for _ in range(2):
+        log.close()
+        log = opened()
+    log.write([block(n % 121, 1) for n in range(20, 76)])
+    kept = {int.from_bytes(info.key, "big") for info in log.recovered()}
+    assert log._index.physical_bytes + 8192 > log._settings.firm_bytes, "there is room: the test shows nothing"
+    log.delete([key_of(n) for n in range(52)])
+    log.close()
+    with opened() as log:
+        assert {int.from_bytes(info.key, "big") for info in log.recovered()} == kept - set(range(52))

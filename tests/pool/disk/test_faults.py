@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
 import random
@@ -11,10 +12,12 @@ import shutil
 import numpy as np
 import pytest
 
+from samovar.pool.disk.health import Health
 from samovar.pool.disk.log import DiskLog
 from samovar.pool.disk.record import Block
-from tests.pool.disk.faults import Cut, FaultFiles, Killed, always, once
+from tests.pool.disk.faults import Cut, FaultFiles, Killed, always, once, write_cached
 from tests.pool.disk.helpers import (
+    NAMESPACE,
     RECORD_BYTES,
     STRIDE_BYTES,
     abandon,
@@ -87,7 +90,7 @@ def test_short_writes_are_continued(tmp_path: Path, short: int) -> None:
     class Short(FaultFiles):
         def write(self, fd, buffers, offset):  # type: ignore[no-untyped-def]
             whole = b"".join(bytes(buffer) for buffer in buffers)
-            return os.pwrite(fd, whole[:short], offset) if len(whole) < 30_000 else os.pwrite(fd, whole[:9000], offset)
+            return write_cached(fd, whole[:short] if len(whole) < 30_000 else whole[:9000], offset)
 
     with open_log(tmp_path, files=Short()) as log:
         assert log.write([block(n) for n in range(4)]) == ("ok",) * 4
@@ -186,14 +189,77 @@ def test_a_segment_that_cannot_be_begun(tmp_path: Path, name: str) -> None:
         log.check()
 
 
-def test_a_folder_that_vanishes(tmp_path: Path) -> None:
-    with open_log(tmp_path) as log:
+@pytest.mark.parametrize("what", ["folder", "namespace", "segments"])
+def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "kv"
+    with open_log(folder) as log:
         log.write([block(1)])
-        shutil.rmtree(tmp_path)
-        assert log.write([block(2)]) == ("io",) and log.write([block(3)]) == ("io",)
+        remove(folder, what)
         assert read(log, 1) == data_of(1), "its descriptor is still open"
-        assert not tmp_path.exists(), "nothing is made anew where perhaps a disk was mounted"
-        assert log.stats().failures["write:io"] == 2
+        assert log.write([block(2), block(3)]) == ("gone", "gone")
+        assert read(log, 1) == "missing" and log.stats().num_records == 0 and log.stats().physical_bytes == 0
+        assert log.write([block(2)]) == ("ok",)
+        log.check()
+    assert [record.levelname for record in caplog.records] == ["WARNING"] and "its 1 blocks are lost" in caplog.text
+    with open_log(folder) as log:
+        assert read(log, 2) == data_of(2) and len(log.recovered()) == 1
+
+
+def remove(folder: Path, what: str) -> None:
+    if what == "segments":
+        for path in segment_paths(folder):
+            path.unlink()
+    else:
+        shutil.rmtree(folder if what == "folder" else folder / NAMESPACE.hex())
+
+
+def test_a_folder_that_cannot_be_made_again_is_tried_with_every_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk that was unmounted: nothing is put on the one beneath it."""
+    folder = tmp_path / "kv"
+    with open_log(folder) as log:
+        shutil.rmtree(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr("samovar.pool.disk.log.device_of", lambda folder: -1)
+            assert [log.write([block(n)]) for n in range(3)] == [("gone",), ("io",), ("io",)]
+            assert log.delete([key_of(1)]) is None and log.flush() == "ok" and not folder.exists()
+        assert log.write([block(1)]) == ("ok",)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert "another file system" in caplog.text
+
+
+def test_what_lies_in_a_folder_made_again_makes_room_for_what_is_written(tmp_path: Path) -> None:
+    folder, other = tmp_path / "kv", tmp_path / "other"
+    with open_log(other) as log:
+        most = log.max_records
+        assert set(log.write([block(n) for n in range(most)])) == {"ok"}
+    with open_log(folder) as log:
+        log.write([block(most)])
+        shutil.rmtree(folder)
+        other.rename(folder)
+        assert log.write([block(0)]) == ("gone",)
+        assert read(log, 1) == data_of(1)
+        again = [block(n) for n in range(most + 1, 2 * most + 1)]
+        for at in range(0, most, 8):
+            assert set(log.write(again[at : at + 8])) == {"ok"}
+        assert read(log, most - 1) == "missing" and len(log.recovered()) == most
+        log.check()
+
+
+def test_a_full_disk_is_said_once_and_so_is_its_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    files = FaultFiles()
+    with open_log(tmp_path, files=files) as log:
+        now = [0.0]
+        log._health = Health(str(tmp_path), lambda: now[0])
+        files.rule = always("write", os_error(errno.ENOSPC))
+        assert [log.write([block(n)]) for n in range(3)] == [("full",)] * 3
+        files.rule = lambda name, count: None
+        for now[0] in (1.0, 12.0, 13.0):
+            assert log.write([block(1)]) == ("ok",)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "No space left on device" in caplog.text and "again, after 12 s" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["punch", "state", "uncache", "truncate", "remove", "sync_folder", "next_data"])

@@ -12,6 +12,7 @@ import pytest
 import xxhash
 
 from samovar.base.errors import ConfigError
+from samovar.pool.disk.folder import available_bytes
 from samovar.pool.disk.format import BLOCK_BYTES, FORMAT_VERSION, superblock
 from samovar.pool.disk.log import DiskLog
 from samovar.pool.disk.memory import aligned_buffer
@@ -294,3 +295,17 @@ def test_segments_end_where_they_should(tmp_path: Path) -> None:
         footers = 3 * BLOCK_BYTES
         assert all(path.stat().st_size <= SEGMENT_BYTES + footers for path in segment_paths(tmp_path))
         assert len(segment_paths(tmp_path)) == -(-100 // ((SEGMENT_BYTES - BLOCK_BYTES) // STRIDE_BYTES))
+
+
+def test_what_is_there_for_a_log_is_its_own_files_and_what_is_free(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        before = available_bytes(str(tmp_path), NAMESPACE)
+        log.write([block(n) for n in range(20)])
+        own = log.stats().physical_bytes
+    system = os.statvfs(tmp_path)
+    assert before is not None and own > 20 * STRIDE_BYTES
+    after = available_bytes(str(tmp_path), NAMESPACE)
+    assert after is not None and after - physical_bytes(tmp_path) <= system.f_blocks * system.f_frsize
+    free = system.f_bavail * system.f_frsize
+    assert abs(after - physical_bytes(tmp_path) - free) < free // 10, "others write here too"
+    assert available_bytes(str(tmp_path / "nowhere"), NAMESPACE) is None

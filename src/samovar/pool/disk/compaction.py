@@ -50,13 +50,13 @@ class Compactor:
 
     def make_room(self, num_bytes: int) -> None:
         """For records that are about to be written, as far as it is possible at a bearable cost."""
-        if self._has_room(num_bytes):
+        if self.has_room(num_bytes):
             return
         if self._index.num_owed:
             self._appender.flush()
         self.remove_empty()
         budget = max(INLINE * num_bytes, 2 * self._settings.segment_bytes)
-        while budget > 0 and not self._has_room(num_bytes):
+        while budget > 0 and not self.has_room(num_bytes):
             copied = self.step("needed", budget)
             if copied is None:
                 return
@@ -73,7 +73,7 @@ class Compactor:
         victim = self._victim(urgency)
         return None if victim is None else self._empty(victim, budget_bytes)
 
-    def _has_room(self, num_bytes: int) -> bool:
+    def has_room(self, num_bytes: int) -> bool:
         return self._index.physical_bytes + num_bytes <= self._settings.soft_bytes
 
     def _victim(self, urgency: Urgency) -> Segment | None:

@@ -11,14 +11,24 @@ import ctypes
 from dataclasses import dataclass
 import errno
 import fcntl
+import math
 import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
+try:
+    from samovar.pool._native import DirectReads
+except ImportError:  # installed without a compiler
+    DirectReads = None  # type: ignore[assignment,misc]
+
 MOST_BUFFERS = 1024
 """Of one `preadv` or `pwritev` (IOV_MAX)."""
+
+HASHED_FROM_BYTES = 64 << 10
+"""Below it, many records by one plain read are faster."""
+ENDED = -1
 
 _KEEP_SIZE = 1
 _PUNCH_HOLE = 2
@@ -49,6 +59,19 @@ class Files(Protocol):
 
     def read(self, fd: int, buffers: Sequence[WriteableBuffer], offset: int) -> int:
         """Bytes read: less than asked for at the end of the file."""
+        ...
+
+    @property
+    def hashed_from_bytes(self) -> float:
+        """From this size on `read_hashed` is to be used; infinity where there is none."""
+        ...
+
+    def read_hashed(
+        self, fd: int, offsets: Sequence[int], buffers: Sequence[memoryview], bindings: Sequence[bytes]
+    ) -> Sequence[bytes | int]:
+        """Fills each buffer from its offset on. Of each: the checksum of its bytes and of what binds them, or an errno,
+        or ENDED when the file ends before. What has arrived is hashed while the rest is read. `direct` asks for offsets
+        and addresses that are multiples of 4096, not for lengths; the file goes on to the next multiple."""
         ...
 
     def write(self, fd: int, buffers: Sequence[ReadableBuffer], offset: int) -> int:
@@ -83,8 +106,11 @@ class Files(Protocol):
 class OsFiles:
     """The real ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, hashed_from_bytes: float = HASHED_FROM_BYTES) -> None:
+        """`hashed_from_bytes`: where there are such reads; at least 2048."""
         self._fallocate = _fallocate()
+        self._reads = None if DirectReads is None else DirectReads()
+        self.hashed_from_bytes = hashed_from_bytes if self._reads and self._reads.available else math.inf
 
     def list(self, folder: str) -> list[str]:
         return os.listdir(folder)
@@ -106,6 +132,12 @@ class OsFiles:
 
     def read(self, fd: int, buffers: Sequence[WriteableBuffer], offset: int) -> int:
         return os.preadv(fd, buffers, offset)
+
+    def read_hashed(
+        self, fd: int, offsets: Sequence[int], buffers: Sequence[memoryview], bindings: Sequence[bytes]
+    ) -> Sequence[bytes | int]:
+        assert self._reads is not None
+        return self._reads.read(fd, offsets, buffers, bindings)
 
     def write(self, fd: int, buffers: Sequence[ReadableBuffer], offset: int) -> int:
         return os.pwritev(fd, buffers, offset)
@@ -150,12 +182,21 @@ class FolderLock:
 
     def __init__(self, path: str) -> None:
         """Raises BlockingIOError when another holds it, other OSErrors when it cannot be made."""
+        self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._fd)
             raise
+
+    @property
+    def is_in_place(self) -> bool:
+        """False once its path names nothing, or another file: who looks there does not see that it is held."""
+        try:
+            return self._fd >= 0 and os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except OSError:
+            return False
 
     def release(self) -> None:
         if self._fd >= 0:

@@ -57,14 +57,39 @@ def take_folder(files: Files, folder: str, asked: Asked) -> tuple[Settings, Fold
     )
 
 
+def device_of(folder: str) -> int:
+    """The file system that it is on or, where it is not there, would be made on. Raises OSError."""
+    path = os.path.abspath(folder)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return os.stat(path).st_dev
+
+
+def available_bytes(folder: str, namespace: bytes) -> int | None:
+    """What the files of a namespace may come to: their own room and what is free beside them. None where the file
+    system does not say."""
+    try:
+        system = os.statvfs(folder)
+        own = _segment_bytes(os.path.join(folder, namespace.hex()))
+    except OSError:
+        return None
+    return own + system.f_bavail * system.f_frsize if system.f_blocks else None
+
+
+def _segment_bytes(inner: str) -> int:
+    if not os.path.isdir(inner):
+        return 0
+    with os.scandir(inner) as entries:
+        return sum(entry.stat().st_blocks * 512 for entry in entries if entry.name.endswith(".seg"))
+
+
 def others_bytes(folder: str, namespace: bytes) -> int:
     """What blocks of other models, dtypes or layouts take in the same folder. Nobody else counts or removes them."""
     total = 0
     try:
         names = [name for name in os.listdir(folder) if name != namespace.hex() and _is_hex(name)]
         for name in names:
-            with os.scandir(os.path.join(folder, name)) as entries:
-                total += sum(e.stat().st_blocks * 512 for e in entries if e.name.endswith(".seg"))
+            total += _segment_bytes(os.path.join(folder, name))
     except OSError:  # only a report
         return total
     return total

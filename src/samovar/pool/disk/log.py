@@ -7,8 +7,8 @@
     log.recovered()                       # after a restart: what is there
 
 Invariants: bytes are only handed out after their checksum, which binds them to key and sequence, was found right;
-what was acknowledged stays until it is deleted, replaced or damaged; what was deleted does not come back once a later
-commit, or `flush`, was durable; the files never occupy more than 1.1 times the capacity.
+what was acknowledged stays until it is deleted, replaced or damaged, or the folder is removed; what was deleted does
+not come back once a later commit, or `flush`, was durable; the files never occupy more than 1.1 times the capacity.
 
 A folder holds one sub-folder per namespace, so that models share a disk. Another namespace's data is neither touched
 nor counted: every log has a capacity of its own. docs/disk.md describes the files.
@@ -17,6 +17,7 @@ nor counted: every log has a capacity of its own. docs/disk.md describes the fil
 from __future__ import annotations
 
 from collections.abc import Sequence
+import logging
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -26,7 +27,9 @@ from samovar.pool.disk.appender import Appender, stride_of
 from samovar.pool.disk.background import Background
 from samovar.pool.disk.compaction import COPY_BYTES, Compactor, Urgency
 from samovar.pool.disk.files import Files, FolderLock, OsFiles
-from samovar.pool.disk.folder import Asked, take_folder
+from samovar.pool.disk.folder import Asked, device_of, take_folder
+from samovar.pool.disk.format import BLOCK_BYTES, Entry
+from samovar.pool.disk.health import Health
 from samovar.pool.disk.index import Index
 from samovar.pool.disk.reader import Reader, ReadOutcome
 from samovar.pool.disk.record import Record, RecordInfo, WriteOutcome
@@ -38,6 +41,11 @@ from samovar.pool.disk.writer import Writer
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+_log = logging.getLogger(__name__)
+
+_TOMBSTONE_BYTES = 2 * BLOCK_BYTES
+"""Of one, in a segment that begins with it."""
 
 
 class DiskLog:
@@ -67,7 +75,7 @@ class DiskLog:
         asked = Asked(namespace, record_bytes, capacity_bytes, segment_bytes, fsync, direct, punching)
         settings, lock = take_folder(files, folder, asked)
         try:
-            return cls(files, settings, lock, background=background)
+            return cls(files, folder, asked, settings, lock, background=background)
         except OSError as error:
             lock.release()
             raise ConfigError(f"the disk folder {folder} cannot be read: {error.strerror or error}") from None
@@ -75,22 +83,43 @@ class DiskLog:
             lock.release()
             raise
 
-    def __init__(self, files: Files, settings: Settings, lock: FolderLock, *, background: bool) -> None:
+    def __init__(
+        self, files: Files, folder: str, asked: Asked, settings: Settings, lock: FolderLock, *, background: bool
+    ) -> None:
         """Use `open`."""
         self._files = files
-        self._settings = settings
-        self._folder_lock = lock
+        self._folder, self._asked = folder, asked
         self._counters = Counters()
-        self._index = Index(files)
-        found = recover(files, settings, self._index, self._counters)
-        self._writer = Writer(files, self._index, self._counters, settings, found.epoch)
-        self._appender = Appender(files, self._index, self._writer, self._counters, settings, found.next_sequence)
-        self._reader = Reader(files, self._index, self._counters)
-        self._compactor = Compactor(self._index, self._reader, self._writer, self._appender, self._counters, settings)
+        self._health = Health(folder)
+        self._damage_told = False
+        self._is_lost = False
+        """The folder is gone, and could not be made again so far."""
+        self._device = device_of(folder)
+        self._unknown: list[Entry] = []
+        """What lay in a folder that was made again, latest first: nobody asks for it before the next start."""
+        self._begin(settings, lock)
         self._lock = threading.Lock()
         self._closed = False
-        self._compactor.remove_empty()
         self._background = Background(self._tend, self._counters) if background else None
+
+    def _begin(self, settings: Settings, lock: FolderLock) -> None:
+        """With what lies in the folder. Raises ConfigError, OSError."""
+        files, counters = self._files, self._counters
+        index = Index(files)
+        found = recover(files, settings, index, counters)
+        self._settings = settings
+        self._folder_lock = lock
+        self._index = index
+        self._writer = Writer(files, index, counters, settings, found.epoch)
+        self._appender = Appender(files, index, self._writer, counters, settings, found.next_sequence)
+        self._reader = Reader(files, index, counters)
+        self._compactor = Compactor(index, self._reader, self._writer, self._appender, counters, settings)
+        self._compactor.remove_empty()
+
+    @property
+    def folder(self) -> str:
+        """Of this namespace."""
+        return self._settings.folder
 
     @property
     def max_records(self) -> int:
@@ -104,15 +133,81 @@ class DiskLog:
             if self._closed:
                 closed: WriteOutcome = "io"
                 return (closed,) * len(records)
-            self._compactor.make_room(sum(stride_of(record) for record in records))
-            outcomes = self._appender.write(records)
+            outcomes = self._write(records)
         self._wake()
         return outcomes
+
+    def _write(self, records: Sequence[Record]) -> tuple[WriteOutcome, ...]:
+        failed: WriteOutcome = "io"
+        if self._is_lost and not self._begin_again():
+            return (failed,) * len(records)
+        self._writer.failure = None
+        num_bytes = sum(stride_of(record) for record in records)
+        self._displace(num_bytes)
+        self._compactor.make_room(num_bytes)
+        outcomes = self._appender.write(records)
+        if failed in outcomes and self._is_gone():
+            self._lose()
+            gone: WriteOutcome = "gone"
+            return (gone,) * len(records)
+        if self._writer.failure is not None:
+            self._health.failed(self._writer.failure)
+        elif "ok" in outcomes:
+            self._health.worked()
+        return outcomes
+
+    def _is_gone(self) -> bool:
+        """The folder, its lock or a segment has no name any more: a restart would not find what is in memory here."""
+        if not self._folder_lock.is_in_place:
+            return True
+        try:
+            return any(self._files.state(segment.fd).num_names == 0 for segment in self._index.segments())
+        except OSError:
+            return False
+
+    def _lose(self) -> None:
+        """What is left of the files has no name, and goes with their descriptors."""
+        num_records = len(self._index)
+        self._writer.seal()
+        self._index.close()
+        self._folder_lock.release()
+        self._is_lost = True
+        _log.warning(
+            "the disk tier's folder %s was removed or replaced: its %d blocks are lost, and it begins again empty",
+            self._settings.folder,
+            num_records,
+        )
+        self._begin_again()
+
+    def _begin_again(self) -> bool:
+        """Whether the folder could be made once more. Not on another file system: where a disk was unmounted, its mount
+        point is left."""
+        try:
+            if device_of(self._folder) != self._device:
+                raise ConfigError("another file system is in its place")
+            settings, lock = take_folder(self._files, self._folder, self._asked)
+        except (ConfigError, OSError) as error:
+            self._health.failed(str(error))
+            return False
+        try:
+            self._begin(settings, lock)
+        except (ConfigError, OSError) as error:
+            lock.release()
+            self._health.failed(str(error))
+            return False
+        self._unknown = sorted(self._index.entries(), key=lambda entry: -entry.sequence)
+        self._is_lost = False
+        return True
+
+    def _displace(self, num_bytes: int) -> None:
+        """What nobody asks for makes room for so much."""
+        while self._unknown and self._index.live_bytes + num_bytes > self._settings.live_limit_bytes:
+            self._index.forget_entry(self._unknown.pop())
 
     def read_into(self, key: bytes, buffer: WriteableBuffer) -> ReadOutcome:
         outcome = self._reader.read_one(key, buffer)
         if outcome == "checksum" or outcome == "io":
-            self._wake()
+            self._met_damage(outcome)
         return outcome
 
     def read_many_into(self, keys: Sequence[bytes], buffers: Sequence[WriteableBuffer]) -> tuple[ReadOutcome, ...]:
@@ -122,8 +217,20 @@ class DiskLog:
             return (self.read_into(keys[0], buffers[0]),)
         outcomes = self._reader.read(keys, buffers)
         if "checksum" in outcomes or "io" in outcomes:
-            self._wake()
+            self._met_damage("checksum" if "checksum" in outcomes else "io")
         return outcomes
+
+    def _met_damage(self, outcome: ReadOutcome) -> None:
+        self._wake()
+        if not self._damage_told:
+            self._damage_told = True
+            what = "its checksum is wrong" if outcome == "checksum" else "it cannot be read"
+            _log.warning(
+                "a block of the disk tier in %s is damaged: %s; it is computed again, and further ones are "
+                "only counted",
+                self._settings.folder,
+                what,
+            )
 
     def delete(self, keys: Sequence[bytes]) -> None:
         """At once for readers; durably with the next commit, which comes by itself soon. Unknown keys are ignored."""
@@ -133,7 +240,7 @@ class DiskLog:
     def flush(self) -> WriteOutcome:
         """Makes deletions durable now."""
         with self._lock:
-            return "io" if self._closed else self._appender.flush()
+            return "io" if self._closed else self._flush()
 
     def compact(self, budget_bytes: int) -> int:
         """Copies at most about so many bytes, where at least a tenth of a segment is to be gained; returns how many."""
@@ -184,11 +291,10 @@ class DiskLog:
             if self._closed:
                 return
             self._closed = True
-            self._appender.flush()
+            self._flush()
             self._compactor.remove_empty()
             self._writer.seal()
             self._index.close()
-            self._reader.close()
             self._folder_lock.release()
 
     def __enter__(self) -> Self:
@@ -198,6 +304,14 @@ class DiskLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _flush(self) -> WriteOutcome:
+        """Where the files leave no room for a tombstone, compaction, which has some of its own, makes it."""
+        outcome = self._appender.flush()
+        if outcome == "full" and not self._compactor.has_room(_TOMBSTONE_BYTES):
+            self._compactor.make_room(_TOMBSTONE_BYTES)
+            outcome = self._appender.flush()
+        return outcome
 
     def _wake(self) -> None:
         if self._background is not None:

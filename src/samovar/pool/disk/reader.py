@@ -1,5 +1,5 @@
-"""Reads records: one `preadv` per run of neighbours, one checksum over each payload where it lies, no other copy. While
-the next run is read other threads verify the last one: on a fast disk a checksum takes a quarter of the time of a read.
+"""Reads records and verifies each payload where it lies. Of large ones the parts that have arrived are hashed while
+others are read; small ones that lie side by side are read by one call and hashed afterwards.
 
 No lock is held while the disk is asked. The segment is pinned, so its descriptor stays open; but a record may be
 overwritten, deleted (its place punched to zeros) or moved by compaction meanwhile. So a payload that does not pass is
@@ -9,14 +9,14 @@ damaged only if its entry is still the current one; else it is looked up again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 import errno
+from itertools import groupby
 import threading
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from samovar.pool.checksum import block_checksum
+from samovar.pool.checksum import binding, block_checksum
 from samovar.pool.disk.files import MOST_BUFFERS, Files
 from samovar.pool.disk.format import BLOCK_BYTES, Entry, padded
 from samovar.pool.disk.index import Index, Pinned
@@ -32,10 +32,9 @@ ReadOutcome = Literal["ok", "missing", "checksum", "io"]
 were written; "io": they could not be read. Either way the record is gone from then on."""
 
 RUN_BYTES = 4 << 20
-"""A run ends here, so that its payloads are verified while others are read."""
-SHARED_BYTES = 128 << 10
-"""From this size on a payload is worth handing to another thread."""
-VERIFIERS = 2
+"""A run of small records ends here."""
+_NOT_HASHED = frozenset((errno.EINVAL, errno.EAGAIN))
+"""Of a buffer that does not lie right, or with all of the system's queues taken: it can still be read plainly."""
 _BUFFERS_PER_RECORD = 3
 _LOOKUPS = 8
 
@@ -67,11 +66,6 @@ class Reader:
         self._index = index
         self._counters = counters
         self._scratch = _Scratch()
-        self._verifiers = ThreadPoolExecutor(VERIFIERS, thread_name_prefix="samovar-disk-verify")
-
-    def close(self) -> None:
-        """Reads may go on; they verify by themselves then."""
-        self._verifiers.shutdown(wait=False)
 
     def read_one(self, key: bytes, buffer: WriteableBuffer) -> ReadOutcome:
         view = memoryview(buffer).cast("B")
@@ -100,7 +94,7 @@ class Reader:
         num_bytes = 0
         pinned = self._index.pin(keys)
         try:
-            for (position, entry, _, _), outcome in self._read_runs(list(_runs(pinned, views))):
+            for (position, entry, _, _), outcome in self._outcomes(_sorted(pinned, views)):
                 if outcome == "ok":
                     num_bytes += entry.num_bytes
                 elif not self._drop(entry, outcome):
@@ -115,6 +109,42 @@ class Reader:
 
     def fetch(self, entry: Entry, segment: Segment, view: memoryview) -> ReadOutcome:
         """One record of a pinned segment; nothing is dropped."""
+        if entry.num_bytes >= self._files.hashed_from_bytes:
+            return self._hashed(segment, [(0, entry, segment, view)])[0]
+        return self._plain(entry, segment, view)
+
+    def _outcomes(self, wanted: Sequence[_Wanted]) -> Iterator[tuple[_Wanted, ReadOutcome]]:
+        """`wanted`: in the order in which they lie on the disk."""
+        least = self._files.hashed_from_bytes
+        large = [item for item in wanted if item[1].num_bytes >= least]
+        for _, group in groupby(large, key=lambda item: item[2].number):
+            items = list(group)
+            yield from zip(items, self._hashed(items[0][2], items), strict=True)
+        small = [item for item in wanted if item[1].num_bytes < least]
+        for run in _runs(small):
+            arrived = self._arrived(run)
+            for item in run:
+                _, entry, segment, view = item
+                payload = view[: entry.num_bytes]
+                yield item, _verified(entry, payload) if arrived else self._plain(entry, segment, view)
+
+    def _hashed(self, segment: Segment, items: Sequence[_Wanted]) -> list[ReadOutcome]:
+        offsets = [entry.offset for _, entry, _, _ in items]
+        payloads = [view[: entry.num_bytes] for _, entry, _, view in items]
+        bindings = [binding(entry.key, entry.sequence) for _, entry, _, _ in items]
+        try:
+            answers = self._files.read_hashed(segment.fd, offsets, payloads, bindings)
+        except OSError:
+            return [self._plain(entry, segment, view) for _, entry, _, view in items]
+        outcomes: list[ReadOutcome] = []
+        for (_, entry, _, view), answer in zip(items, answers, strict=True):
+            if isinstance(answer, bytes):
+                outcomes.append("ok" if answer == entry.checksum else "checksum")
+            else:
+                outcomes.append(self._plain(entry, segment, view) if answer in _NOT_HASHED else "io")
+        return outcomes
+
+    def _plain(self, entry: Entry, segment: Segment, view: memoryview) -> ReadOutcome:
         payload = view[: entry.num_bytes]
         try:
             if entry.num_bytes % BLOCK_BYTES:
@@ -161,29 +191,6 @@ class Reader:
             self._counters.failed(f"read:{outcome}")
         return dropped
 
-    def _read_runs(self, runs: Sequence[list[_Wanted]]) -> list[tuple[_Wanted, ReadOutcome]]:
-        """Returns when all are verified."""
-        pending: list[tuple[_Wanted, ReadOutcome | Future[ReadOutcome]]] = []
-        for number, run in enumerate(runs):
-            if self._arrived(run):
-                # What came last is shared with the verifiers, the rest is theirs.
-                theirs = len(run) if number + 1 < len(runs) else len(run) // 2
-                pending += [(item, self._later(item)) for item in run[:theirs]]
-                pending += [(item, _verified(item[1], item[3][: item[1].num_bytes])) for item in run[theirs:]]
-            else:
-                pending += [(item, self.fetch(item[1], item[2], item[3])) for item in run]
-        return [(item, outcome.result() if isinstance(outcome, Future) else outcome) for item, outcome in pending]
-
-    def _later(self, item: _Wanted) -> ReadOutcome | Future[ReadOutcome]:
-        _, entry, _, view = item
-        payload = view[: entry.num_bytes]
-        if entry.num_bytes >= SHARED_BYTES:
-            try:
-                return self._verifiers.submit(_verified, entry, payload)
-            except RuntimeError:  # The log was closed meanwhile.
-                return _verified(entry, payload)
-        return _verified(entry, payload)
-
     def _arrived(self, run: Sequence[_Wanted]) -> bool:
         """Reads the run by one call. False: its records have to be read one by one. Where one of them cannot be read,
         or its buffer lies wrong, the others are not to suffer for it."""
@@ -217,15 +224,20 @@ class Reader:
         return True
 
 
-def _runs(pinned: Sequence[Pinned | None], views: Sequence[memoryview]) -> Iterator[list[_Wanted]]:
-    """Neighbours on the disk, together."""
+def _sorted(pinned: Sequence[Pinned | None], views: Sequence[memoryview]) -> list[_Wanted]:
+    """What was found, as it lies on the disk."""
     wanted = [(n, *found, views[n]) for n, found in enumerate(pinned) if found is not None]
-    if len(wanted) > 1:
-        wanted.sort(key=lambda item: (item[2].number, item[1].offset))
+    wanted.sort(key=lambda item: (item[2].number, item[1].offset))
+    for _, entry, _, view in wanted:
+        assert len(view) >= entry.num_bytes, "the buffer is shorter than the record"
+    return wanted
+
+
+def _runs(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
+    """Neighbours, together."""
     run: list[_Wanted] = []
     for item in wanted:
-        _, entry, segment, view = item
-        assert len(view) >= entry.num_bytes, "the buffer is shorter than the record"
+        _, entry, segment, _ = item
         if run and not (
             run[-1][2] is segment
             and run[-1][1].end == entry.begin

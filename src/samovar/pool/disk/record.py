@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-WriteOutcome = Literal["ok", "full", "io"]
+WriteOutcome = Literal["ok", "full", "io", "gone"]
 """Only "ok" is acknowledged: it survives a crash. "full": neither capacity nor the disk has room; "io": the disk
-failed."""
+failed; "gone": the folder was removed or replaced, and with it every record. Said once: the next write finds an empty
+log in a folder made again, or fails with "io"."""
 
 
 class Record(Protocol):

@@ -90,11 +90,11 @@ def segment_bytes_for(capacity_bytes: int, record_bytes: int, asked: int | None,
     """Raises ConfigError when the sizes do not go together."""
     if record_bytes <= 0:
         raise ConfigError(f"record_bytes is {record_bytes}: a record holds at least one byte")
-    least = BLOCK_BYTES + LEAST_RECORDS * (BLOCK_BYTES + padded(record_bytes))
-    if capacity_bytes < FEWEST_SEGMENTS * least:
+    least = least_capacity_bytes(record_bytes) // FEWEST_SEGMENTS
+    if capacity_bytes < least_capacity_bytes(record_bytes):
         raise ConfigError(
             f"a disk capacity of {capacity_bytes} bytes is too small for blocks of {record_bytes} bytes: at least "
-            f"{FEWEST_SEGMENTS * least} are needed"
+            f"{least_capacity_bytes(record_bytes)} are needed"
         )
     most = capacity_bytes // FEWEST_SEGMENTS
     if asked is None:
@@ -103,6 +103,15 @@ def segment_bytes_for(capacity_bytes: int, record_bytes: int, asked: int | None,
     if not least <= asked <= most:
         raise ConfigError(f"segment_bytes is {asked}: it must be between {least} and {most} with this capacity")
     return asked
+
+
+def least_capacity_bytes(record_bytes: int) -> int:
+    return FEWEST_SEGMENTS * (BLOCK_BYTES + LEAST_RECORDS * (BLOCK_BYTES + padded(record_bytes)))
+
+
+def capacity_within(num_bytes: int) -> int:
+    """The largest whose files never occupy more than so much."""
+    return num_bytes * 10 // 11
 
 
 def records_planned(capacity_bytes: int, record_bytes: int) -> int:

@@ -13,6 +13,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+from samovar.pool.disk.direct import DirectPages, write_direct
 from samovar.pool.disk.files import Files, FileState, write_all
 from samovar.pool.disk.format import (
     BLOCK_BYTES,
@@ -66,6 +67,8 @@ class _Active:
 
 class Writer:
     def __init__(self, files: Files, index: Index, counters: Counters, settings: Settings, epoch: int) -> None:
+        self.failure: str | None = None
+        """What the system said to the last commit or new segment that failed, for who sets it to None before."""
         self._files = files
         self._index = index
         self._counters = counters
@@ -73,6 +76,7 @@ class Writer:
         self._epoch = epoch
         self._num_segments = 0
         self._active: _Active | None = None
+        self._pages = DirectPages()
         self._excess_bytes = self._beyond(index.physical_bytes)
 
     @property
@@ -107,11 +111,11 @@ class Writer:
         active.segment.allocated_bytes += end - begin
         self._counters.add(written_bytes=end - begin, num_commits=1)
         try:
-            write_all(self._files, active.fd, buffers, begin)
-            state = self._durable(active, begin, end)
+            cached = self._write(active, buffers, begin)
+            state = self._durable(active, begin, end, cached=cached)
         except OSError as error:
             self._abandon(entries)
-            return outcome_of(error)
+            return self._failed(error)
         active.segment.size_bytes = end
         active.segment.allocated_bytes = state.allocated_bytes
         active.segment.tombstones.extend(tombstones)
@@ -182,7 +186,7 @@ class Writer:
                 self._close(fd)
             if opened:
                 self._discard(path)
-            return outcome_of(error)
+            return self._failed(error)
         self._counters.add(written_bytes=BLOCK_BYTES)
         binding = binding_of(settings.namespace, settings.record_bytes, number)
         segment = Segment(number, path, binding, opened[1], BLOCK_BYTES, BLOCK_BYTES)
@@ -214,10 +218,19 @@ class Writer:
             position = entry.end
         return buffers, entries, position
 
-    def _durable(self, active: _Active, begin: int, end: int) -> FileState:
+    def _write(self, active: _Active, buffers: Sequence[ReadableBuffer], begin: int) -> bool:
+        """Whether it went through the page cache."""
+        arranged = self._pages.arranged(buffers) if self._settings.direct else None
+        if arranged is None:
+            write_all(self._files, active.fd, buffers, begin)
+            return True
+        write_direct(self._files, active.segment.fd, active.fd, arranged, begin)
+        return False
+
+    def _durable(self, active: _Active, begin: int, end: int, *, cached: bool) -> FileState:
         if self._settings.fsync:
             self._files.sync(active.fd)
-            if self._settings.direct:
+            if self._settings.direct and cached:
                 self._uncache(active.fd, begin, end - begin)
         state = self._files.state(active.fd)
         if state.num_names == 0:
@@ -240,6 +253,10 @@ class Writer:
         except OSError:
             self._counters.failed("state:io")
         self._close(active.fd)
+
+    def _failed(self, error: OSError) -> WriteOutcome:
+        self.failure = error.strerror or str(error)
+        return outcome_of(error)
 
     def _fits(self, num_bytes: int, limit_bytes: int) -> bool:
         physical = self._index.physical_bytes

@@ -110,6 +110,8 @@ KVPool kv_pool(const KVArray& keys, const KVArray& values) {
 
 NB_MODULE(_native, module) {
   using namespace samovar;
+  // At the end of the process a thread may still hang in a read of the disk; what its frames hold is no leak.
+  nb::set_leak_warnings(false);
   module.doc() = "Native kernels for CPUs; samovar.kernels.cpu gives them the signatures of the table of ops.";
   module.def("instruction_sets", &instruction_sets, "What this build holds and this CPU runs, best first.");
   module.def(
