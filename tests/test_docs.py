@@ -35,7 +35,7 @@ def test_paths_exist(page: Path) -> None:
 
 def test_flags_and_targets_exist() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
-    commands = (["serve"], ["bench", "replay"], ["trace", "stats"])
+    commands = (["serve"], ["bench", "replay"], ["trace", "stats"], ["simulate"], ["plan"])
     shown = "".join(
         subprocess.run(
             [sys.executable, "-m", "samovar.cli.main", *command, "--help"],

@@ -1,63 +1,22 @@
-"""The folder of a replay: requests.jsonl, result.json, report.html. Written as the run goes, so that a run that dies
-leaves what it had."""
+"""Runs to report on: folders of a replay or a simulation, or the harness's artifacts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import msgspec
 
 from samovar.base.errors import ConfigError
-from samovar.base.folders import make_folder
 from samovar.bench.agentx_tokens import read_artifacts
-from samovar.bench.result import BenchResult, write_result
-from samovar.workload.metrics import Point, summarise
 from samovar.workload.metrics_agentx import EXPORT
-from samovar.workload.metrics_record import RequestRecord, read_records
-from samovar.workload.report import report_page, write_report
+from samovar.workload.metrics_record import read_records
+from samovar.workload.replay_folder import REQUESTS, RESULT, report_run
 from samovar.workload.report_data import ReportRun
+from samovar.workload.result import BenchResult
 
-KILLED = "the load generator was killed before the end"
-REQUESTS, RESULT, REPORT = "requests.jsonl", "result.json", "report.html"
-
-
-class ReplayFolder:
-    """Makes the folder. What a run before left there goes; whether it may is for `check_unused`, before anything is
-    sent. Raises ConfigError."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        make_folder(path, "--output")
-        try:
-            for name in (RESULT, REPORT):
-                (path / name).unlink(missing_ok=True)
-            self._file = (path / REQUESTS).open("wb", buffering=0)
-        except OSError as error:
-            raise ConfigError(f"--output {path}: cannot write there: {error.strerror}", param="output") from error
-        self._encoder = msgspec.json.Encoder()
-
-    def __enter__(self) -> ReplayFolder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-    def add(self, record: RequestRecord) -> None:
-        """On disk at once."""
-        self._file.write(self._encoder.encode(record) + b"\n")
-
-    def finish(self, result: BenchResult, records: Iterable[RequestRecord]) -> None:
-        """Writes result and report; called at the beginning and after every part of the run."""
-        write_result(result, self.path / RESULT)
-        run = _run(self.path.name or "run", result, tuple(records))
-        if run.points:
-            write_report(report_page([run], f"Agent replay: {run.name}"), self.path / REPORT)
+RUNS = ("replay", "simulate")
+"""Names of results that have requests beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,42 +37,9 @@ class ReplaySource:
             raise ConfigError(f"cannot read {file}: {error.strerror}; a replay's --output folder is wanted") from error
         except msgspec.DecodeError as error:
             raise ConfigError(f"{file}: not a result file: {error}") from error
-        if result.name != "replay":
-            raise ConfigError(f"{file}: a result of {result.name!r}; a replay's is wanted")
+        if result.name not in RUNS:
+            raise ConfigError(f"{file}: a result of {result.name!r}; a replay's or a simulation's is wanted")
         try:
-            return _run(folder.resolve().name, result, tuple(read_records(folder / REQUESTS)))
+            return report_run(folder.resolve().name, result, tuple(read_records(folder / REQUESTS)))
         except msgspec.ValidationError as error:
             raise ConfigError(f"{file}: {error}") from error
-
-
-def _run(name: str, result: BenchResult, records: tuple[RequestRecord, ...]) -> ReportRun:
-    """A part of the run whose requests are there and whose figures are not was killed: it is summed up here."""
-    points = list(msgspec.convert(result.measured.get("points", []), type=tuple[Point, ...]))
-    summed = {point.concurrency for point in points}
-    for lanes in dict.fromkeys(record.concurrency for record in records):
-        if lanes not in summed:
-            mine = [record for record in records if record.concurrency == lanes]
-            gpus, slo = result.config.get("gpus", 1), result.config.get("slo", {})
-            points.append(summarise(mine, concurrency=lanes, gpus=gpus, slo=slo, complete=False, stopped=KILLED))
-    points.sort(key=lambda point: point.concurrency)
-    return ReportRun(name, _facts(result), tuple(points), records)
-
-
-def _facts(result: BenchResult) -> dict[str, str]:
-    facts = {
-        "time": result.time,
-        "samovar": f"{result.version} {result.revision[:12]}{'+dirty' if result.revision.endswith('+dirty') else ''}",
-        "load generator": ", ".join(f"{key} {value}" for key, value in result.machine.items()),
-        "seed": str(result.seed),
-    }
-    for name, value in result.config.items():
-        facts[name.replace("_", " ")] = _text(value)
-    return facts
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) or "–"
-    if isinstance(value, list | tuple):
-        return ", ".join(_text(item) for item in value) or "–"
-    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

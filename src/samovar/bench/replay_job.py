@@ -12,15 +12,15 @@ import msgspec
 from samovar.base.errors import ConfigError
 from samovar.base.folders import check_unused
 from samovar.bench.replay import Live, PointRun, ReplayOptions, ReplayRun, make_client
-from samovar.bench.replay_files import ReplayFolder
 from samovar.bench.replay_server import Server, ServerOptions, find_out
-from samovar.bench.result import BenchResult, bench_result
 from samovar.workload.metrics import Point, summarise
 from samovar.workload.metrics_cost import Price
 from samovar.workload.metrics_record import RequestRecord
 from samovar.workload.replay import ReplayConfig
 from samovar.workload.replay_fit import Fit, Fitted, fit
+from samovar.workload.replay_folder import ReplayFolder
 from samovar.workload.replay_script import script_of
+from samovar.workload.result import BenchResult, bench_result
 from samovar.workload.session import SessionTree
 
 

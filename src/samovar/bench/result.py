@@ -1,73 +1,7 @@
-"""The form of every benchmark's result file: what was measured, on what, of which revision."""
+"""The form of every benchmark's result file, as `workload.result` defines it: simulations write the same."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-import os
-from pathlib import Path
-import platform
-import subprocess
-from typing import Any
+from samovar.workload.result import BenchResult, bench_result, git_revision, machine, write_result
 
-import msgspec
-
-from samovar import __version__
-from samovar.base.errors import ConfigError
-
-
-class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    version: str
-    revision: str
-    """Git revision of the source tree, with "+dirty" when it has changes; "" outside a tree."""
-    time: str
-    machine: dict[str, str | int]
-    config: dict[str, Any]
-    seed: int
-    repeats: int
-    measured: dict[str, Any]
-
-
-def machine() -> dict[str, str | int]:
-    model = platform.processor()
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    except OSError:
-        pass
-    return {"cpu": model, "arch": platform.machine(), "cores": os.cpu_count() or 0, "python": platform.python_version()}
-
-
-def git_revision() -> str:
-    here = Path(__file__).parent
-    try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
-        dirty = subprocess.run(["git", "status", "--porcelain"], cwd=here, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return head.stdout.strip() + ("+dirty" if dirty.stdout.strip() else "")
-
-
-def bench_result(
-    name: str, config: dict[str, Any], measured: dict[str, Any], *, seed: int = 0, repeats: int = 1
-) -> BenchResult:
-    return BenchResult(
-        name=name,
-        version=__version__,
-        revision=git_revision(),
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
-        machine=machine(),
-        config=config,
-        seed=seed,
-        repeats=repeats,
-        measured=measured,
-    )
-
-
-def write_result(result: BenchResult, path: Path) -> None:
-    try:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-    except OSError as error:
-        raise ConfigError(f"cannot write the result file {path}: {error.strerror}", param="json") from error
+__all__ = ["BenchResult", "bench_result", "git_revision", "machine", "write_result"]

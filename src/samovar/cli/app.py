@@ -17,9 +17,11 @@ from samovar.cli.bench import app as bench_app
 from samovar.cli.chat import chat
 from samovar.cli.check_log import check_log
 from samovar.cli.interrupts import INTERRUPTED
+from samovar.cli.plan import plan
 from samovar.cli.policy import app as policy_app
 from samovar.cli.replay import report
 from samovar.cli.serve import serve
+from samovar.cli.simulate import simulate
 from samovar.cli.tokenizer import app as tokenizer_app
 from samovar.cli.trace import app as trace_app
 
@@ -39,6 +41,8 @@ app.command()(serve)
 app.command()(chat)
 app.command()(check_log)
 app.command()(report)
+app.command()(simulate)
+app.command()(plan)
 app.add_typer(bench_app, name="bench")
 app.add_typer(trace_app, name="trace")
 app.add_typer(policy_app, name="policy")

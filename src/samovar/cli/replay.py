@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 import secrets
 import sys
-from typing import Annotated, TypeVar, get_args
+from typing import Annotated, get_args
 
 import msgspec
 from rich.console import Console
@@ -17,28 +16,23 @@ import typer
 
 from samovar.base.errors import ConfigError
 from samovar.bench.replay import ReplayOptions
-from samovar.bench.replay_files import REPORT, ReplaySource
+from samovar.bench.replay_files import ReplaySource
 from samovar.bench.replay_job import ReplayJob, run_job
 from samovar.bench.replay_server import Form, ServerOptions, base_url
-from samovar.bench.result import write_result
+from samovar.cli.load_options import JUDGE, OUT, RULES, WHAT, concurrencies, dollars, one_of, pair, read_load
 from samovar.cli.replay_screen import LiveTable
 from samovar.cli.surroundings import output_console
 from samovar.workload.metrics import parse_slo
 from samovar.workload.metrics_cost import Price, price_of
 from samovar.workload.prompts import TokenRange
-from samovar.workload.reading import ReadCounts, read_sessions
 from samovar.workload.replay import ReplayConfig
 from samovar.workload.replay_fit import Fit
+from samovar.workload.replay_folder import REPORT
 from samovar.workload.report import report_page, write_report
 from samovar.workload.report_data import named_apart
-from samovar.workload.scale import ScaleCounts, divisor, scaled
+from samovar.workload.result import write_result
 
-T = TypeVar("T")
-
-MAX_LANES = 2048
-"""Beyond this the HTTP client's connection pool, whose work grows with the square, measures itself."""
-
-WHAT, RULES, SEND, JUDGE, OUT = "What to replay", "Rules", "Requests", "Figures", "Results"
+SEND = "Requests"
 
 
 def replay(
@@ -152,8 +146,8 @@ def replay(
         tokens=_token_range(token_range, send),
         api_key=api_key,
     )
-    start_from, start_to = _pair("--start", start, float)
-    lanes = _concurrencies(concurrency)
+    start_from, start_to = pair("--start", start, float)
+    lanes = concurrencies(concurrency)
     rules = ReplayConfig(
         concurrency=lanes[0],
         start_from=start_from,
@@ -165,26 +159,19 @@ def replay(
         max_visits=sessions,
         seed=seed,
     )
-    counts, sizes = ReadCounts(), ScaleCounts()
-    n = _divisor(scale)
-    trees = tuple(scaled(read_sessions(trace, skip_bad=skip_bad, counts=counts), n, sizes, "--scale"))
-    if sizes.emptied:
-        console.print(sizes.told(), style="yellow", highlight=False, markup=False, soft_wrap=True)
+    loaded = read_load(trace, scale, skip_bad)
+    for note in loaded.notes:
+        console.print(note, style="yellow", highlight=False, markup=False, soft_wrap=True)
     job = ReplayJob(
         url=base_url(url),
-        trees=trees,
-        load={
-            "paths": [str(path) for path in trace],
-            "scale": scale,
-            "files_skipped": len(counts.skipped),
-            "sessions_emptied": sizes.emptied,
-        },
-        fit=_one_of("--fit", fit_by, get_args(Fit)),
+        trees=loaded.trees,
+        load=loaded.described,
+        fit=one_of("--fit", fit_by, get_args(Fit)),
         lanes=lanes,
         rules=rules,
         options=options,
         server=ServerOptions(
-            model, None if send == "auto" else _one_of("--send", send, get_args(Form)), max_context_length, block_size
+            model, None if send == "auto" else one_of("--send", send, get_args(Form)), max_context_length, block_size
         ),
         gpus=gpus,
         price=_price(gpu, price, prices),
@@ -218,51 +205,11 @@ def _token_range(text: str | None, send: str) -> TokenRange:
         return TokenRange()
     if send in ("text", "chat"):
         raise ConfigError(f"--token-range {text}: has no effect with --send {send}, which sends words; leave one out")
-    return TokenRange(*_pair("--token-range", text, int))
-
-
-def _pair(flag: str, text: str, kind: Callable[[str], T]) -> tuple[T, T]:
-    low, _, high = text.partition(":")
-    try:
-        return kind(low), kind(high)
-    except ValueError:
-        raise ConfigError(f"{flag} {text}: must be two numbers with a colon between") from None
-
-
-def _concurrencies(text: str) -> tuple[int, ...]:
-    try:
-        lanes = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        lanes = ()
-    if not lanes or any(not 1 <= lane <= MAX_LANES for lane in lanes) or len(set(lanes)) != len(lanes):
-        raise ConfigError(f"--concurrency {text}: must be different numbers from 1 to {MAX_LANES}, with commas between")
-    return lanes
-
-
-def _divisor(scale: float) -> int:
-    try:
-        return divisor(scale)
-    except ConfigError as error:
-        raise ConfigError(error.message.replace("--factor", "--scale"), param="scale") from None
-
-
-def _one_of(flag: str, value: str, allowed: tuple[T, ...]) -> T:
-    for one in allowed:
-        if one == value:
-            return one
-    raise ConfigError(f"{flag} {value}: must be one of {', '.join(map(str, allowed))}")
+    return TokenRange(*pair("--token-range", text, int))
 
 
 def _price(gpu: str | None, text: str | None, table: Path | None) -> Price | None:
-    given: dict[str, float] = {}
-    for part in text.split(",") if text else ():
-        name, _, dollars = part.partition("=")
-        try:
-            given[name.strip()] = float(dollars)
-        except ValueError:
-            given[""] = 0.0
-    if given.keys() - {"own", "rent"} or any(not value >= 0 for value in given.values()):
-        raise ConfigError(f"--price {text}: must be own=DOLLARS, rent=DOLLARS or both, with a comma between")
+    given = dollars(text)
     if gpu is None and table is not None:
         raise ConfigError(f"--prices {table}: needs --gpu, the name of the accelerator whose price to take from it")
     if gpu is None and not given:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samovar.base.errors import ConfigError
-from samovar.base.keys import extend_keys, root_key
+from samovar.base.keys import KEY_BYTES, extend_keys, join_keys, root_key, split_keys
 
 _ROOT = root_key(b"ceiling")
 
@@ -27,15 +27,20 @@ class InfiniteCache:
 
     def look_up(self, tokens: NDArray[np.int32]) -> int:
         """Tokens of the prompt that are found; afterwards the whole prompt is."""
-        keys = self._keys(tokens)
-        most = (len(tokens) - 1) // self._block_tokens
-        found = 0
-        for key in keys[:most]:
-            if key not in self._seen:
-                break
-            found += 1
-        self._seen.update(keys)
-        return found * self._block_tokens
+        return self.look_up_keys(join_keys(self._keys(tokens)), len(tokens))
+
+    def look_up_keys(self, keys: bytes, num_tokens: int) -> int:
+        """As `look_up`, by the keys of the prompt's full blocks, 16 bytes each in one string: from one root for all."""
+        seen = self._seen
+        found, end = 0, len(keys) // KEY_BYTES
+        while found < end:  # what is seen of a chain is its beginning, so this bisects
+            middle = (found + end) // 2
+            if keys[middle * KEY_BYTES : (middle + 1) * KEY_BYTES] in seen:
+                found = middle + 1
+            else:
+                end = middle
+        seen.update(split_keys(keys[found * KEY_BYTES :]))
+        return min(found, max(0, num_tokens - 1) // self._block_tokens) * self._block_tokens
 
     def add(self, tokens: NDArray[np.int32]) -> None:
         """A prompt with its answer, whose KV the server wrote too."""

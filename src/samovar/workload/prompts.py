@@ -61,17 +61,21 @@ class TreePrompts:
 
     def prompt(self, ids: NDArray[np.int64], num_tokens: int, tail: int) -> Tokens:
         """`num_tokens` tokens, [num_tokens] int32. What the ids do not cover is made from `tail`, a seed of its own."""
-        size = self.block_tokens
-        seeds = np.full(-(-num_tokens // size), np.uint64(self._marker ^ tail), dtype=np.uint64)
+        seeds = self.seeds(ids, num_tokens, tail)
+        places = np.arange(1, self.block_tokens + 1, dtype=np.uint64) * _GOLDEN
+        bits = _mix(seeds[:, None] + places[None, :]).ravel()[:num_tokens]
+        width = np.uint64(self._tokens.high - self._tokens.low)
+        return (bits % width).astype(np.int32) + np.int32(self._tokens.low)
+
+    def seeds(self, ids: NDArray[np.int64], num_tokens: int, tail: int) -> NDArray[np.uint64]:
+        """What each block of that prompt is made from, the partial last one included: equal seeds are equal tokens."""
+        seeds = np.full(-(-num_tokens // self.block_tokens), np.uint64(self._marker ^ tail), dtype=np.uint64)
         known = ids[: len(seeds)]
         salt = np.where(np.isin(known, self._system_ids), np.uint64(self._scope), np.uint64(self._marker))
         seeds[: len(known)] = _mix(known.astype(np.uint64) ^ _mix(salt))
         # Blocks behind the ids share one seed: their position tells them apart.
         seeds[len(known) :] += np.arange(len(seeds) - len(known), dtype=np.uint64)
-        places = np.arange(1, size + 1, dtype=np.uint64) * _GOLDEN
-        bits = _mix(seeds[:, None] + places[None, :]).ravel()[:num_tokens]
-        width = np.uint64(self._tokens.high - self._tokens.low)
-        return (bits % width).astype(np.int32) + np.int32(self._tokens.low)
+        return seeds
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from samovar.workload.prompts import TokenRange, Tokens, TreePrompts, seed_of
 from samovar.workload.prompts_history import LiveHistory
 from samovar.workload.prompts_text import Conversation, Message
@@ -45,6 +48,13 @@ class PromptMaker:
         if visit.live is not None:
             return visit.live.prompt(launch.call.stream, turn.blocks, length, tail)
         return visit.prompts.prompt(turn.blocks, length, tail)
+
+    def seeds(self, launch: Launch) -> NDArray[np.uint64]:
+        """What the blocks of that prompt are made from, for whoever needs to tell prompts apart and no tokens. Only
+        without histories made of answers."""
+        turn = launch.call.recorded
+        tail = seed_of(launch.script.tree.id, launch.call.stream, launch.call.turn)
+        return self._visit(launch).prompts.seeds(turn.blocks, max(1, turn.input_tokens), tail)
 
     def messages(self, launch: Launch, units: Tokens) -> list[Message]:
         """The prompt of `launch` as a conversation."""

@@ -84,7 +84,7 @@ class LayerCosts:
         """Every rank of the group has `rows`, and all of them reach the head."""
         found = self._equal.get(rows)
         if found is None:
-            found = self._equal[rows] = self.rows(rows, rows * self._layout.dp, rows, rows)
+            found = self._equal[rows] = self.rows(rows, rows * self._layout.dp, rows, rows, rows)
         return found
 
     def _dense(self, rows: int) -> PartTimes:
@@ -93,8 +93,9 @@ class LayerCosts:
             found = self._times[rows] = part_times(self._products, rows)
         return found
 
-    def rows(self, rows: int, tokens: int, widest: int, outputs: int) -> RowTimes:
-        """A rank with `rows` of the group's `tokens`, `widest` being the most of any rank; `outputs` reach the head."""
+    def rows(self, rows: int, tokens: int, widest: int, decoding: int, outputs: int) -> RowTimes:
+        """A rank with `rows` of the group's `tokens`, `widest` being the most of any rank and `decoding` the most that
+        decode; `outputs` reach the head."""
         dense = self._dense(rows)
         head = part_times((self._head,), outputs)
         experts_s, bandwidth_s = 0.0, dense.bandwidth_s + head.bandwidth_s
@@ -104,7 +105,7 @@ class LayerCosts:
             bandwidth_s += experts_s if reading else 0.0
         ffn_s = dense.ffn_s + experts_s
         computing = dense.projections_s + dense.output_s + ffn_s
-        exchanging = self._attention_exchange_s(widest) + self._ffn_exchange_s(tokens, widest, experts_s)
+        exchanging = self._attention_exchange_s(widest, decoding) + self._ffn_exchange_s(tokens, widest, experts_s)
         total = computing + self._seam_s + exchanging + self._launch_s + head.head_s
         return RowTimes(
             total,
@@ -140,12 +141,13 @@ class LayerCosts:
             + (modules * self._machine.kernels.launch.ops_per_module)
         )
 
-    def _attention_exchange_s(self, rows: int) -> float:
+    def _attention_exchange_s(self, rows: int, decoding: int) -> float:
+        """Under DCP, prompts run over a context that was gathered (`prefix_gather`): only what decodes is exchanged."""
         layout, found = self._layout, 0.0
         if layout.tp > 1:
             found += self._stack.layers * self._all_reduce_s(rows)
-        if layout.dcp > 1:
-            found += sum(shape.layers * self._dcp_s(shape, rows) for shape in self._stack.attention)
+        if layout.dcp > 1 and decoding:
+            found += sum(shape.layers * self._dcp_s(shape, decoding) for shape in self._stack.attention)
         return found
 
     def _all_reduce_s(self, rows: int) -> float:

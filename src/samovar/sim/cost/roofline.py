@@ -107,7 +107,8 @@ class CostModel:
                 worst, slowest_rows = local_s, rows
                 slowest = _Rank(rank, shape, attention_s, gathered_s, twice_s)
         assert slowest
-        times = costs.rows(slowest_rows, max(tokens, least * self.layout.dp), most, outputs)
+        decoding = load.widest if load.sequences else 0
+        times = costs.rows(slowest_rows, max(tokens, least * self.layout.dp), most, decoding, outputs)
         return self._sum(costs, times, load, slowest, outputs, self.kernels.step.prefill_floor_s, "eager")
 
     def _drafting_s(self, load: _Load) -> float:

@@ -1,0 +1,114 @@
+"""`samovar plan`: a whole plan on a small load; what it prints can be pasted and gives the same figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+import shlex
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from samovar.base.errors import ConfigError
+from samovar.cli.plan import plan
+from samovar.cli.simulate import simulate
+from tests.cli.sim_traces import write
+
+app = typer.Typer()
+app.command()(plan)
+app.command()(simulate)
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("load") / "traces")
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def planned(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("out") / "plan"
+    done = invoke(
+        "plan", "--trace", traces, "--model", "deepseek-v4-flash", "--device", "B200", "--gpus", 2,
+        "--slo", "p90_ttft_s=5", "--concurrency", "4,1", "--duration", 6, "--seed", 7, "--grace", 40,
+        "--kv-offloading-size", 8, "--processes", 2, "--output", out,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return out, done.output, json.loads((out / "plan.json").read_text())
+
+
+def test_the_plan_says_what_and_why(planned: tuple[Path, str, dict[str, Any]]) -> None:
+    out, told, result = planned
+    assert result["name"] == "plan" and result["config"]["concurrency"] == [1, 4]
+    found = result["measured"]
+    trials = found["trials"]
+    assert len({json.dumps([t["setup"], t["concurrency"]]) for t in trials}) == len(trials)
+    for ladder in found["ladders"]:
+        assert ladder["concurrency"] == trials[ladder["best"]]["concurrency"]
+        assert {"mono decode", "eager launches", "DEP2", "tiers below the device"} <= {
+            one["name"] for one in ladder["alone"]
+        }
+    best = trials[found["recommended"]]
+    assert found["meets_slo"] and best["point"]["ttft_s"]["p90"] <= 5
+    assert found["recommended"] in [ladder["best"] for ladder in found["ladders"]]
+    rates = [trials[ladder["best"]]["point"]["tokens_per_gpu_s"] for ladder in found["ladders"]]
+    assert 0.98 * max(rates) <= best["point"]["tokens_per_gpu_s"]
+    assert best["point"]["costs"][0]["per_million_tokens"] > 0
+    alone = {one["name"]: one for one in found["ladders"][0]["alone"]}
+    assert alone["2 x TP1"]["trial"] is None and "cannot share it evenly" in alone["2 x TP1"]["reason"]
+    for words in ("The best configuration at each load", "alone, on the baseline", "Together, 4 lanes",
+                  "Not to be had", "Recommended: ", "vllm serve MODEL --tensor-parallel-size",
+                  best["verdict"].split(" (")[0]):  # fmt: skip
+        assert words in told, words
+    page = (out / "plan.html").read_text()
+    assert "Frontier" in page and "vllm serve" in page and "<script src" not in page
+
+
+def test_the_command_printed_gives_the_same_figures(planned: tuple[Path, str, dict[str, Any]], tmp_path: Path) -> None:
+    _, _, result = planned
+    found = result["measured"]
+    words = shlex.split(found["flags"]["The same figures again"])
+    assert words[:2] == ["samovar", "simulate"]
+    done = invoke(*words[1:], "--output", tmp_path / "again")
+    assert done.exit_code == 0, done.output
+    again = json.loads((tmp_path / "again" / "result.json").read_text())
+    best = found["trials"][found["recommended"]]
+    assert again["config"]["engine"] == best["setup"]
+    (point,) = again["measured"]["points"]
+    assert {**point, "slo": None, "slo_met": None, "goodput_per_s": None} == {
+        **best["point"], "slo": None, "slo_met": None, "goodput_per_s": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--gpus", 1), "no layout of Kimi-K2.6 fits 1 x B200"),
+        (("--gpus", 0), "--gpus is 0; it must be at least 1"),
+        (("--concurrency", "0"), "--concurrency 0"),
+        (("--slo", "p90_speed=3"), "--slo p90_speed=3"),
+        (("--duration", "0.5"), "--duration is 0.5 s; it must be at least 1"),
+        (("--moe-comm", "x"), "--moe-comm x: must be one of fused, a2a, ag_rs"),
+        (("--acceptance-length", 2), "--acceptance-length 2 has no effect without --num-speculative-tokens"),
+        (("--retention-policy", "x"), "--retention-policy x: must be one of lru"),
+        (("--kv-offloading-size", "-3"), "--kv-offloading-size is '-3'"),
+        (("--processes", 0), "--processes is 0; it must be at least 1"),
+        (("--max-model-len", 10), "none of 4 sessions fits the context of 10 tokens"),
+    ],
+)
+def test_what_cannot_work_is_named(flags: tuple[object, ...], named: str, traces: Path, tmp_path: Path) -> None:
+    base = ("--model", "kimi-k2.6", "--device", "B200", "--output", tmp_path / "out")
+    done = invoke("plan", "--trace", traces, *base, *flags)
+    assert isinstance(done.exception, ConfigError), done.output
+    assert named in done.exception.message
+
+
+def test_a_folder_with_anything_in_it_is_left_alone(traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    done = invoke("plan", "--trace", traces, "--model", "kimi-k2.6", "--device", "B200", "--output", tmp_path)
+    assert isinstance(done.exception, ConfigError) and "is not empty" in done.exception.message

@@ -1,0 +1,174 @@
+"""`samovar simulate`: the folder it leaves, its figures, and settings it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from samovar.base.errors import ConfigError
+from samovar.cli.replay import report
+from samovar.cli.simulate import simulate
+from samovar.workload.metrics import summarise
+from samovar.workload.metrics_record import read_records
+from tests.cli.sim_traces import write
+
+app = typer.Typer()
+app.command()(simulate)
+app.command()(report)
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("load") / "traces")
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def run(traces: Path, out: Path, *flags: object) -> dict[str, object]:
+    done = invoke(
+        "simulate",
+        "--trace",
+        traces,
+        "--model",
+        "kimi-k2.6",
+        "--device",
+        "B200",
+        "--duration",
+        20,
+        "--output",
+        out,
+        *flags,
+    )
+    assert done.exit_code == 0, done.output
+    found = json.loads((out / "result.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_it_leaves_what_a_replay_leaves_and_why(traces: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    flags = ("--tp", 8, "--dcp", 8, "--concurrency", "1,4", "--slo", "p90_ttft_s=9")
+    result = run(traces, out, *flags)
+    assert result["name"] == "simulate"
+    measured = result["measured"]
+    assert isinstance(measured, dict) and measured["complete"] is True
+    records = list(read_records(out / "requests.jsonl"))
+    for point, explained in zip(measured["points"], measured["explained"], strict=True):
+        mine = [record for record in records if record.concurrency == point["concurrency"]]
+        again = summarise(mine, concurrency=point["concurrency"], gpus=8)
+        assert point["tokens_per_gpu_s"] == pytest.approx(again.tokens_per_gpu_s)
+        assert point["p90_interactivity"] == pytest.approx(again.p90_interactivity)
+        assert point["hit_rate"] <= point["hit_ceiling"]
+        assert sum(explained["causes"].values()) == pytest.approx(1.0)
+        assert explained["turn"]["decode_s"] > 0
+    assert [cost["basis"] for cost in measured["points"][0]["costs"]] == ["own", "rent"]
+    assert "<title>Simulated replay: out</title>" in (out / "report.html").read_text()
+    page = (out / "explained.html").read_text()
+    assert "KV blocks over time, 4 lanes" in page and "Time of a turn" in page and "<script src" not in page
+    drawn = invoke("report", out, "--html", tmp_path / "again.html")
+    assert drawn.exit_code == 0, drawn.output
+
+
+def test_more_devices_than_an_engine_takes_are_replicas(traces: Path, tmp_path: Path) -> None:
+    whole = run(traces, tmp_path / "one", "--model", "deepseek-v4-flash", "--tp", 4, "--concurrency", 2)
+    both = run(traces, tmp_path / "two", "--model", "deepseek-v4-flash", "--tp", 4, "--gpus", 8, "--concurrency", 4)
+    (one,), (two,) = (r["measured"]["points"] for r in (whole, both))  # type: ignore[index]
+    assert (one["concurrency"], two["concurrency"]) == (2, 4)
+    assert one["tokens_per_gpu_s"] == two["tokens_per_gpu_s"]
+    records = list(read_records(tmp_path / "two" / "requests.jsonl"))
+    assert records and {record.concurrency for record in records} == {4}
+
+
+def test_a_small_cache_misses_and_a_host_tier_brings_back(traces: Path, tmp_path: Path) -> None:
+    """Four sessions of 7,200 tokens in 9,600: most is lost, unless host memory keeps it."""
+    flags = ("--tp", 8, "--num-gpu-blocks-override", 150, "--concurrency", 4, "--start", "0:0")
+    bare = run(traces, tmp_path / "bare", *flags)["measured"]
+    kept = run(traces, tmp_path / "kept", *flags, "--kv-offloading-size", "64")["measured"]
+    assert isinstance(bare, dict) and isinstance(kept, dict)
+    assert bare["points"][0]["hit_rate"] < kept["points"][0]["hit_rate"] - 0.1
+    assert bare["explained"][0]["lost_share"] > 0.1
+    assert sum(link["bytes"] for link in kept["explained"][0]["links"]) > 0
+
+
+def test_measured_steps_and_drafts(traces: Path, tmp_path: Path) -> None:
+    log = tmp_path / "steps.jsonl"
+    rows = [
+        {"batch": b, "prefill_tokens": p, "kv_read_tokens": k, "seconds": 0.02 + p * 1e-5}
+        for b in (0, 1, 4) for p in (0, 4096) for k in (0, 40_000)
+    ]  # fmt: skip
+    log.write_text("\n".join(json.dumps(row) for row in rows))
+    flags = ("--tp", 8, "--num-gpu-blocks-override", 5000)
+    plain = run(traces, tmp_path / "plain", *flags, "--steps", log)["measured"]
+    assert isinstance(plain, dict)
+    assert plain["points"][0]["p90_interactivity"] == pytest.approx(1 / 0.02, rel=0.1)
+    assert next(iter(plain["explained"][0]["causes"])) == "measured"
+    drafts = ("--num-speculative-tokens", 3, "--acceptance-length", 2.5)
+    drafted = run(traces, tmp_path / "drafted", *flags, "--steps", log, *drafts)["measured"]
+    assert isinstance(drafted, dict)
+    assert drafted["points"][0]["p90_interactivity"] == pytest.approx(2.5 / 0.02, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--tp", 8, "--concurrency", "1,x"), "--concurrency 1,x"),
+        (("--tp", 8, "--start", "0.3"), "--start 0.3: must be two numbers"),
+        (("--tp", 8, "--fit", "squeeze"), "--fit squeeze: must be one of skip, cut"),
+        (("--tp", 8, "--slo", "speed=1"), "--slo speed=1"),
+        (("--tp", 8, "--duration", "0"), "--duration is 0"),
+        (("--tp", 8, "--grace", "-1"), "--grace is -1"),
+        (("--tp", 8, "--scale", "0.3"), "--scale is 0.3"),
+        (("--tp", 8, "--price", "lease=1"), "--price lease=1"),
+        (("--tp", 8, "--prices", "nowhere.toml"), "--prices: cannot read nowhere.toml"),
+        (("--tp", 8, "--model", "gpt-9"), "unknown model 'gpt-9'"),
+        (("--tp", 8, "--device", "abacus"), "unknown device 'abacus'"),
+        (("--tp", 8, "--gpus", "12"), "--gpus is 12; it must be a multiple of"),
+        (("--tp", 3), "--tensor-parallel-size is 3; it must divide the 64 heads"),
+        (("--tp", 2), "a rank needs 302.0 GB beside its KV"),
+        (("--tp", 8, "--max-model-len", "99999999"), "a request of 99,999,999 tokens does not fit"),
+        (("--tp", 8, "--dcp", 3), "--decode-context-parallel-size is 3"),
+        (("--tp", 8, "--dcp", 8, "--monokernel", "on"), "--monokernel works with tensor parallelism alone"),
+        (("--tp", 8, "--monokernel", "on", "--enforce-eager"), "--monokernel on and --enforce-eager exclude"),
+        (("--tp", 8, "--monokernel", "maybe"), "--monokernel maybe: must be one of on, off"),
+        (("--tp", 8, "--moe-comm", "fused"), "--moe-comm fused has no effect"),
+        (("--tp", 8, "--moe-comm", "pigeon"), "--moe-comm pigeon: must be one of fused, a2a, ag_rs"),
+        (("--tp", 8, "--dcp-q-replicate"), "--dcp-q-replicate has no effect"),
+        (("--tp", 8, "--dcp-comm-backend", "a2a"), "--dcp-comm-backend a2a has no effect"),
+        (("--tp", 8, "--balancer", "round-robin"), "--balancer round-robin has no effect"),
+        (("--dp", 8, "--ep", "--balancer", "x"), "--balancer x: must be one of sticky"),
+        (("--tp", 8, "--retention-policy", "fifo"), "--retention-policy fifo: must be one of lru, ttl, agent"),
+        (("--tp", 8, "--retention-ttl-s", "5"), "--retention-ttl-s 5.0 has no effect"),
+        (("--tp", 8, "--acceptance-length", "2"), "--acceptance-length 2 has no effect without"),
+        (("--tp", 8, "--num-speculative-tokens", "3"), "--num-speculative-tokens 3 needs --acceptance-length"),
+        (
+            ("--dp", 8, "--ep", "--model", "deepseek-v4-pro", "--num-speculative-tokens", 3, "--acceptance-length", 9),
+            "--acceptance-length is 9; with 3 drafts it must be from 1 to 4",
+        ),
+        (("--tp", 8, "--long-prefill-token-threshold", 9000), "long_prefill_token_threshold 9000 has no effect"),
+        (("--tp", 8, "--kv-disk-path", "/d"), "--kv-disk-path is given without --kv-disk-size"),
+        (("--tp", 8, "--kv-offloading-size", 8, "--kv-shared"), "--kv-shared has no effect without"),
+        (("--tp", 8, "--gpu-memory-utilization", "1.5"), "--gpu-memory-utilization is 1.5"),
+        (("--tp", 8, "--front-end-request-ms", "-1"), "--front-end-request-ms is -1; it must be at least 0"),
+        (("--tp", 8, "--steps", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
+        (
+            ("--tp", 8, "--steps", "glm-5.3-flash-4xgb10-dcp4", "--monokernel", "on"),
+            "--steps gives the time of every step, so that --monokernel",
+        ),
+        (
+            ("--tp", 4, "--gpus", 8, "--model", "deepseek-v4-flash", "--concurrency", 3),
+            "--concurrency 3: 2 engines",
+        ),
+    ],
+)
+def test_what_cannot_work_is_named(flags: tuple[object, ...], named: str, traces: Path, tmp_path: Path) -> None:
+    base = ("--model", "kimi-k2.6", "--device", "B200", "--output", tmp_path / "out")
+    done = invoke("simulate", "--trace", traces, *base, *flags)
+    assert isinstance(done.exception, ConfigError), done.output
+    assert named in done.exception.message
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,72 @@
+"""Trials in other processes: the same as in this one, whatever their number; failures reach the parent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+import os
+import signal
+
+import pytest
+
+from samovar.base.errors import ConfigError
+from samovar.sim.cost.layout import Layout
+from samovar.sim.plan_pool import TrialFailed, TrialPool
+from samovar.sim.plan_setup import Rules
+from samovar.sim.plan_trial import Bench, Job, Trial, rules_for, run_job, watched_s
+from samovar.workload.replay import ReplayConfig
+from samovar.workload.replay_script import script_of
+from samovar.workload.session import SessionTree, Stream
+from tests.sim.plan_made import hardware, setup
+from tests.workload.made_up import turn
+
+
+def conversation(name: str, turns: int = 4) -> SessionTree:
+    made = tuple(turn(2.0 * at, 2.0 * at + 1, range(1, 20 + 5 * at), tokens=64 * (19 + 5 * at)) for at in range(turns))
+    return SessionTree(name, 64, (Stream("main", "main", made),), namespace=name)
+
+
+TREES = (conversation("a"), conversation("b", 6))
+BENCH = Bench(hardware("smollm2-135m", gpus=1), Rules(replay=ReplayConfig(concurrency=1), duration_s=5))
+JOBS = [
+    Job(setup(layout=Layout(), max_model_len=10_000, prefill_schedule_interval=interval), load)
+    for interval, load in ((1, 1), (4, 2), (1, 2))
+]
+
+
+def timeless(trials: list[Trial]) -> list[Trial]:
+    return [replace(trial, took_s=0.0) for trial in trials]
+
+
+def test_watched_time_makes_up_for_few_lanes() -> None:
+    assert [watched_s(100, lanes) for lanes in (1, 2, 4, 8, 64)] == [400, 400, 200, 100, 100]
+    assert rules_for(BENCH.rules, 4).duration_s == 10 and rules_for(BENCH.rules, 4).replay.concurrency == 4
+
+
+def test_workers_find_what_this_process_finds() -> None:
+    scripts = [script_of(tree) for tree in TREES]
+    here = [run_job(BENCH, scripts, job, lambda share: None) for job in JOBS]
+    told: list[float] = []
+    with TrialPool(BENCH, TREES, 2) as pool:
+        there = pool.run(JOBS, told.append)
+        again = pool.run(reversed(JOBS), lambda done: None)
+    assert timeless(there) == timeless(here) == timeless(again)[::-1]
+    assert told[-1] == len(JOBS) and all(0 <= done <= len(JOBS) for done in told)
+    assert all(trial.point.ok > 0 for trial in here)
+
+
+def test_failures_are_told() -> None:
+    too_long = replace(JOBS[0], setup=replace(JOBS[0].setup, max_model_len=10**9))
+    with TrialPool(BENCH, TREES, 1) as pool, pytest.raises(ConfigError, match="does not fit"):
+        pool.run([too_long], lambda done: None)
+    with TrialPool(BENCH, (), 1) as pool, pytest.raises(ConfigError, match="no sessions to replay"):
+        pool.run(JOBS[:1], lambda done: None)
+    with pytest.raises(ConfigError, match="--processes is 0"):
+        TrialPool(BENCH, TREES, 0)
+
+
+def test_a_worker_that_ends_ends_the_plan() -> None:
+    with TrialPool(BENCH, TREES, 1) as pool:
+        pid = pool.pids[0]
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(TrialFailed, match="exit code -9"):
+            pool.run(JOBS, lambda done: None)
