@@ -18,6 +18,7 @@ from math import inf
 from samovar.base.ids import BlockId, BlockKey
 from samovar.core.block_pool import BlockPool
 from samovar.core.prefix_index import COMPUTED, PrefixIndex
+from samovar.policy.agent import order_for
 from samovar.policy.retention import Leaf, RetentionPolicy
 
 EVICT_AHEAD_BLOCKS = 64
@@ -55,6 +56,7 @@ class Tier:
         self, name: str, num_blocks: int, policy: RetentionPolicy, restore_s: Callable[[BlockKey, int], float]
     ) -> None:
         """`restore_s`: seconds to have a block back once it is gone from here, from its key and depth."""
+        policy = order_for(policy, num_blocks)
         self.name = name
         self.pool = BlockPool(num_blocks)
         self.index = PrefixIndex(self.pool, policy, restore_s)

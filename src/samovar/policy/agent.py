@@ -12,7 +12,7 @@ from samovar.policy.guard import Guard
 from samovar.policy.hazard import Kind, Signs
 from samovar.policy.hints import Hint, HintAnswer
 from samovar.policy.memory import MAX_STREAMS, Known
-from samovar.policy.retention import Leaf, Outlook, TurnEnd, TurnStart
+from samovar.policy.retention import Leaf, Outlook, RetentionPolicy, TurnEnd, TurnStart
 
 SAMPLE = 32
 SUPERSEDED = -1e18
@@ -187,3 +187,8 @@ def _seconds(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def order_for(policy: RetentionPolicy, capacity_blocks: int) -> RetentionPolicy:
+    """The policy as it orders another capacity: with a guard of its own, if it has one; whichever else as it is."""
+    return policy.tier(capacity_blocks) if isinstance(policy, AgentPolicy) and capacity_blocks else policy

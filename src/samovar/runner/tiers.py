@@ -25,7 +25,6 @@ from samovar.kv.mover import TierMover
 from samovar.kv.settings import DiskSettings, TierSettings, TierSizes, fit
 from samovar.kv.tiers import TieredConnector
 from samovar.models.batch import KVCache
-from samovar.policy.agent import AgentPolicy
 from samovar.policy.retention import RetentionPolicy
 from samovar.pool.arena import slot_stride_bytes
 from samovar.pool.disk.folder import available_bytes as disk_available_bytes
@@ -127,9 +126,7 @@ def make_tiers(
     disk = None if settings.disk is None else _open_disk(settings.disk, namespace, size)
     if disk is not None:
         sizes = replace(sizes, disk_blocks=disk.max_records)
-    # The guard of what is below the device has that capacity in view.
-    order = policy.tier(sum(sizes.host_blocks)) if isinstance(policy, AgentPolicy) else policy
-    planned = build_tiers(settings, sizes, order, size, lambda: device.compute_block_s or _COMPUTE_BLOCK_S)
+    planned = build_tiers(settings, sizes, policy, size, lambda: device.compute_block_s or _COMPUTE_BLOCK_S)
     if disk is not None and settings.disk is not None:
         report(_restore(planned, disk, began) + _beside(settings.disk.path, namespace))
     return Tiers(planned.connector, TierMover(layout, arena, disk, on_done), sizes, disk, planned.on_disk)

@@ -18,7 +18,6 @@ from samovar.kv.build import build_tiers
 from samovar.kv.settings import TierSettings as Wanted
 from samovar.kv.settings import TierSizes, fit
 from samovar.kv.tiers import Tuning
-from samovar.policy.agent import AgentPolicy
 from samovar.policy.retention import RetentionPolicy
 from samovar.sim.cost.layout import Layout
 from samovar.sim.cost.shape import Chunk, StepShape
@@ -108,12 +107,9 @@ class TierSettings:
         self, sizes: TierSizes, policies: Sequence[RetentionPolicy]
     ) -> tuple[Sequence[Connector], Sequence[Contents]]:
         """Of the ranks of one machine."""
-        capacity = sum(sizes.host_blocks)
         if not self.shared:
-            # Each capacity has a guard of its own.
-            orders = [policy.tier(capacity) if isinstance(policy, AgentPolicy) else policy for policy in policies]
-            return [self._connector(sizes, order) for order in orders], [Contents() for _ in policies]
-        connector, contents = self._connector(sizes, shared_order(policies, capacity)), Contents()
+            return [self._connector(sizes, policy) for policy in policies], [Contents() for _ in policies]
+        connector, contents = self._connector(sizes, shared_order(policies, sum(sizes.host_blocks))), Contents()
         count = len(policies)
         return [RankView(connector, rank, count) for rank in range(count)], [contents] * count
 

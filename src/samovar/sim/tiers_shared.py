@@ -15,7 +15,7 @@ from samovar.base.ids import BlockKey, TransferId
 from samovar.core.plan import Move, TransferDone
 from samovar.core.ports import Connector, Reserved, TierMatch
 from samovar.core.stats import TierReport
-from samovar.policy.agent import SUPERSEDED, AgentPolicy, TierOrder
+from samovar.policy.agent import SUPERSEDED, TierOrder, order_for
 from samovar.policy.hints import Hint, HintAnswer
 from samovar.policy.retention import Leaf, Outlook, RetentionPolicy, TurnEnd, TurnStart
 
@@ -125,4 +125,4 @@ class SharedOrder:
 def shared_order(policies: Sequence[RetentionPolicy], capacity_blocks: int) -> SharedOrder:
     """Each rank's guard watches over its equal share of the capacity."""
     share = capacity_blocks // len(policies)
-    return SharedOrder([policy.tier(share) if isinstance(policy, AgentPolicy) else policy for policy in policies])
+    return SharedOrder([order_for(policy, share) for policy in policies])
