@@ -10,7 +10,7 @@ opens the log, looks at every key, and starts the next one. Beside it a thread a
 Exits with 1 unless as many blocks were delivered as asked for, no read delivered a byte that was not written for its
 key or an older version than was acknowledged before it began, every acknowledged record that was not damaged on
 purpose was there (in the run and after the kill), nothing deleted came back unless its tombstone was damaged, and the
-files never occupied more than 1.1 times the capacity. The last line is the result as JSON. """
+files never occupied more than 1.1 times the capacity. The last line is the result as JSON."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from samovar.cli.sim_screen import load_bars, show, trial_bar
@@ -49,3 +50,23 @@ def test_bars_tell_shares_and_leave_pipes_alone() -> None:
             planned(12, 70)
         assert ("concurrency 64" in out.getvalue()) is terminal
         assert ("simulating, 12 of 70" in out.getvalue()) is terminal
+
+
+def test_an_interrupt_is_passed_on_with_what_is_left() -> None:
+    for ended, words in (
+        ((), "interrupted at concurrency 1: there are no results"),
+        ((1,), "interrupted at concurrency 1: there are no results"),
+        ((1, 4), "interrupted at concurrency 4: the folder holds results of concurrency 1\n"),
+        ((1, 4, 64), "interrupted at concurrency 64: the folder holds results of concurrency 1, 4\n"),
+    ):
+        made, out = console(width=120, terminal=False)
+        with pytest.raises(KeyboardInterrupt), load_bars(made, (1, 4, 64)) as told:
+            for load in ended:
+                told(load, 0.5)
+            raise KeyboardInterrupt
+        assert words in out.getvalue()
+    made, out = console(width=120, terminal=False)
+    with pytest.raises(KeyboardInterrupt), trial_bar(made) as planned:
+        planned(3.5, 70)
+        raise KeyboardInterrupt
+    assert "interrupted after 3 simulations: no plan was written" in out.getvalue()

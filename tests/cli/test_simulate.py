@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 import json
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from typer.testing import CliRunner, Result
 from samovar.base.errors import ConfigError
 from samovar.cli.replay import report
 from samovar.cli.simulate import simulate
+from samovar.sim.plan import PAGE, RESULT
+from samovar.sim.report import EXPLAINED
 from samovar.workload.metrics import summarise
 from samovar.workload.metrics_record import read_records
+from samovar.workload.replay_folder import DERIVED
 from tests.cli.sim_traces import write
 
 app = typer.Typer()
@@ -75,14 +79,18 @@ def test_it_leaves_what_a_replay_leaves_and_why(traces: Path, tmp_path: Path) ->
     assert drawn.exit_code == 0, drawn.output
 
 
-def test_more_devices_than_an_engine_takes_are_replicas(traces: Path, tmp_path: Path) -> None:
-    whole = run(traces, tmp_path / "one", "--model", "deepseek-v4-flash", "--tp", 4, "--concurrency", 2)
-    both = run(traces, tmp_path / "two", "--model", "deepseek-v4-flash", "--tp", 4, "--gpus", 8, "--concurrency", 4)
-    (one,), (two,) = (r["measured"]["points"] for r in (whole, both))  # type: ignore[index]
-    assert (one["concurrency"], two["concurrency"]) == (2, 4)
-    assert one["tokens_per_gpu_s"] == two["tokens_per_gpu_s"]
-    records = list(read_records(tmp_path / "two" / "requests.jsonl"))
-    assert records and {record.concurrency for record in records} == {4}
+def test_more_devices_than_an_engine_takes_are_engines_of_their_own(traces: Path, tmp_path: Path) -> None:
+    """At a load that the agents' own gaps limit, several engines do what one over all devices does."""
+    flags = ("--model", "deepseek-v4-flash", "--concurrency", 4, "--gpus", 4)
+    made = {tp: run(traces, tmp_path / f"tp{tp}", *flags, "--tp", tp)["measured"] for tp in (4, 2, 1)}
+    (whole,), *others = (found["points"] for found in made.values())  # type: ignore[index]
+    assert whole["issued"] >= 40
+    for (split,) in others:
+        assert (split["concurrency"], split["gpus"]) == (4, 4)
+        for figure in ("issued", "ok", "prompt_tokens", "tokens_per_gpu_s", "hit_ceiling"):
+            assert split[figure] == pytest.approx(whole[figure], rel=0.1), figure
+    records = list(read_records(tmp_path / "tp2" / "requests.jsonl"))
+    assert {record.concurrency for record in records} == {4}
 
 
 def test_a_small_cache_misses_and_a_host_tier_brings_back(traces: Path, tmp_path: Path) -> None:
@@ -104,8 +112,14 @@ def test_measured_steps_and_drafts(traces: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
     log.write_text("\n".join(json.dumps(row) for row in rows))
     flags = ("--tp", 8, "--num-gpu-blocks-override", 5000)
-    plain = run(traces, tmp_path / "plain", *flags, "--steps", log)["measured"]
-    assert isinstance(plain, dict)
+    whole = run(traces, tmp_path / "plain", *flags, "--steps", log)
+    plain, config = whole["measured"], whole["config"]
+    assert isinstance(plain, dict) and isinstance(config, dict)
+    assert config["given"] == {"model": "kimi-k2.6", "device": "B200", "steps": str(log)}
+    assert config["steps"] == "measured" and config["kv_format"] == "fp8"
+    page = (tmp_path / "plain" / "explained.html").read_text()
+    assert "Steps measured up to 4 sequences, 4,096 prompt tokens and 40,000 tokens of context" in page
+    assert "beyond those measured: 5,280 prompt tokens (measured: up to 4,096), at concurrency 1<" in page
     assert plain["points"][0]["p90_interactivity"] == pytest.approx(1 / 0.02, rel=0.1)
     assert next(iter(plain["explained"][0]["causes"])) == "measured"
     drafts = ("--num-speculative-tokens", 3, "--acceptance-length", 2.5)
@@ -131,6 +145,7 @@ def test_measured_steps_and_drafts(traces: Path, tmp_path: Path) -> None:
         (("--tp", 8, "--gpus", "12"), "--gpus is 12; it must be a multiple of"),
         (("--tp", 3), "--tensor-parallel-size is 3; it must divide the 64 heads"),
         (("--tp", 2), "a rank needs 302.0 GB beside its KV"),
+        (("--tp", 2), "with --tensor-parallel-size alone 4 devices are enough"),
         (("--tp", 8, "--max-model-len", "99999999"), "a request of 99,999,999 tokens does not fit"),
         (("--tp", 8, "--dcp", 3), "--decode-context-parallel-size is 3"),
         (("--tp", 8, "--dcp", 8, "--monokernel", "on"), "--monokernel works with tensor parallelism alone"),
@@ -150,11 +165,32 @@ def test_measured_steps_and_drafts(traces: Path, tmp_path: Path) -> None:
             ("--dp", 8, "--ep", "--model", "deepseek-v4-pro", "--num-speculative-tokens", 3, "--acceptance-length", 9),
             "--acceptance-length is 9; with 3 drafts it must be from 1 to 4",
         ),
-        (("--tp", 8, "--long-prefill-token-threshold", 9000), "long_prefill_token_threshold 9000 has no effect"),
+        (("--tp", 8, "--long-prefill-token-threshold", 9000), "--long-prefill-token-threshold 9000 has no effect"),
         (("--tp", 8, "--kv-disk-path", "/d"), "--kv-disk-path is given without --kv-disk-size"),
         (("--tp", 8, "--kv-offloading-size", 8, "--kv-shared"), "--kv-shared has no effect without"),
         (("--tp", 8, "--gpu-memory-utilization", "1.5"), "--gpu-memory-utilization is 1.5"),
         (("--tp", 8, "--front-end-request-ms", "-1"), "--front-end-request-ms is -1; it must be at least 0"),
+        (("--tp", 8, "--front-end-request-ms", "inf"), "--front-end-request-ms is inf; it must be a finite number"),
+        (("--tp", 8, "--front-end-output-token-ms", "nan"), "--front-end-output-token-ms is nan; it must be a finite"),
+        (("--tp", 8, "--duration", "inf"), "--duration is inf; it must be a finite number"),
+        (("--tp", 8, "--grace", "inf"), "--grace is inf; it must be a finite number"),
+        (("--tp", 8, "--time-scale", "inf"), "--time-scale is inf; it must be a finite number"),
+        (("--tp", 8, "--json", "nowhere/result.json"), "--json nowhere/result.json: there is no folder nowhere"),
+        (("--tp", 0), "--tensor-parallel-size is 0; it must be at least 1"),
+        (("--dp", 0), "--data-parallel-size is 0; it must be at least 1"),
+        (("--gpus", 0), "--gpus is 0; it must be at least 1"),
+        (("--tp", 8, "--max-model-len", 0), "--max-model-len is 0; it must be at least 1"),
+        (("--tp", 8, "--max-num-seqs", 0), "--max-num-seqs is 0; it must be at least 1"),
+        (("--tp", 8, "--prefill-schedule-interval", 0), "--prefill-schedule-interval is 0; it must be at least 1"),
+        (("--tp", 8, "--overlap", 2), "--overlap is 2; it must be from 0 to 1"),
+        (
+            ("--tp", 8, "--max-num-seqs", 1, "--prefill-schedule-interval", 2),
+            "--prefill-schedule-interval 2 has no effect with --max-num-seqs 1",
+        ),
+        (
+            ("--tp", 8, "--num-gpu-blocks-override", 1),
+            "with --num-gpu-blocks-override 1 one rank keeps the KV of 64 tokens: none of 4 sessions fits",
+        ),
         (("--tp", 8, "--steps", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
         (
             ("--tp", 8, "--steps", "glm-5.3-flash-4xgb10-dcp4", "--monokernel", "on"),
@@ -172,3 +208,65 @@ def test_what_cannot_work_is_named(flags: tuple[object, ...], named: str, traces
     assert isinstance(done.exception, ConfigError), done.output
     assert named in done.exception.message
     assert not (tmp_path / "out").exists()
+
+
+def test_broken_files_alone_are_counted_and_named(tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"{name}.json").write_text("{")
+    done = invoke("simulate", "--trace", folder, "--model", "kimi-k2.6", "--device", "B200", "--tp", 8, "--skip-bad")
+    assert isinstance(done.exception, ConfigError)
+    told = done.exception.message
+    assert told.startswith("no sessions to replay: --skip-bad left out 2 of 2 files, the first: ")
+    assert str(folder / "a.json") in told
+
+
+def test_a_device_with_unknown_kernels_is_refused_before_traces_are_read(tmp_path: Path) -> None:
+    text = resources.files("samovar.spec").joinpath("data", "devices", "b200.toml").read_text()
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text.replace('kernels = "blackwell"', 'kernels = "nothing"'))
+    done = invoke("simulate", "--trace", tmp_path / "nowhere", "--model", "kimi-k2.6", "--device", mine, "--tp", 8)
+    assert isinstance(done.exception, ConfigError) and "unknown kernel file 'nothing'" in done.exception.message
+
+
+def test_nothing_of_a_run_before_stays_beside_the_new_one(traces: Path, tmp_path: Path) -> None:
+    """Each name is another command's."""
+    assert {EXPLAINED, PAGE, RESULT} == set(DERIVED)
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in (*DERIVED, "mine.txt"):
+        (out / name).write_text("old")
+    run(traces, out, "--tp", 8, "--overwrite")
+    assert {path.name for path in out.iterdir()} == {
+        "mine.txt", "requests.jsonl", "result.json", "report.html", EXPLAINED
+    }  # fmt: skip
+    assert (out / EXPLAINED).read_text() != "old"
+
+
+def test_idle_time_may_stay_whole(traces: Path, tmp_path: Path) -> None:
+    flags = ("--tp", 8, "--idle-cap", "inf", "--tree-idle-cap", "inf")
+    measured = run(traces, tmp_path / "out", *flags)["measured"]
+    assert isinstance(measured, dict) and measured["points"][0]["skipped_s"] == 0
+
+
+def test_a_log_of_one_kind_of_step_is_refused(traces: Path, tmp_path: Path) -> None:
+    log = tmp_path / "steps.jsonl"
+    log.write_text(json.dumps({"batch": 1, "prefill_tokens": 0, "kv_read_tokens": 0, "seconds": 0.01}))
+    done = invoke(
+        "simulate", "--trace", traces, "--model", "kimi-k2.6", "--device", "B200", "--tp", 8, "--steps", log
+    )  # fmt: skip
+    assert isinstance(done.exception, ConfigError)
+    assert "steps.jsonl: all its steps compute 0 tokens of prompts" in done.exception.message
+
+
+def test_a_run_in_which_nothing_ends_says_how_long_a_step_takes(traces: Path, tmp_path: Path) -> None:
+    log = tmp_path / "steps.jsonl"
+    rows = [{"batch": 1, "prefill_tokens": p, "kv_read_tokens": 0, "seconds": 2.0} for p in (0, 4096)]
+    log.write_text("\n".join(json.dumps(row) for row in rows))
+    flags = ("--model", "kimi-k2.6", "--device", "B200", "--tp", 8, "--steps", log, "--duration", 20, "--grace", 0)
+    done = invoke("simulate", "--trace", traces, *flags, "--output", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.output.split())
+    assert "no request ended well in time" in words and "2 s each" in words
+    assert "Steps went beyond those measured" in words and "take equally long whatever the sequences" in words

@@ -9,7 +9,11 @@ import pytest
 from samovar.sim.explain import busiest_link, evidence, slow_turns, tier_use, verdict
 from samovar.sim.outcome import LinkTotals, MemorySample, SimRun, StepKind, StepTotals, TurnTiming
 from samovar.sim.report_limits import explain
+from samovar.sim.report_tables import Simulated, evidence_table, links_table, points_table, turn_table
+from samovar.workload.metrics import summarise
 from samovar.workload.metrics_record import RequestRecord
+
+POINT = summarise([], concurrency=1)
 
 
 def record(number: int, prompt: int, ceiling: int, cached: int, **changes: object) -> RequestRecord:
@@ -122,7 +126,9 @@ def test_slow_turns_are_the_slowest_tenth_that_ended_well() -> None:
     assert (slow.count, slow.least_s) == (2, 18.0)
     assert slow.turn.queue_s == pytest.approx(17.5)
     assert slow.told == "the slowest 2 turns take 18 s and more: the queue 95%, decoding 5%"
-    assert slow_turns(made((), (record(0, 1, 0, 0, phase="warmup"),)[:0])).told == "no turn ended well"
+    ten = slow_turns(made(timings[:10]))
+    assert ten.told == "the slowest turn takes 10 s: the queue 90%, decoding 10%"
+    assert slow_turns(made(timings[:9])).told == "fewer than 10 turns ended well, which have no slowest tenth"
 
 
 def test_a_tier_is_summed_over_ranks_and_averaged_over_time() -> None:
@@ -138,4 +144,23 @@ def test_a_tier_is_summed_over_ranks_and_averaged_over_time() -> None:
 
 def test_a_run_without_turns_has_no_evidence() -> None:
     run = made(())
-    assert evidence(run, explain(run)) == () and verdict(run, explain(run)) == "no request ended well"
+    assert evidence(run, explain(run)) == ()
+    assert verdict(run, explain(run)) == "no request ended well in time"
+    steps = StepTotals(group={"decode": StepKind(2, 60.0, 30.0, 30.0), "mixed": StepKind()})
+    slow = replace(run, steps=steps)
+    assert verdict(slow, explain(slow)) == ("no request ended well in time: steps that only decode take 30 s each")
+    (row,) = points_table([Simulated(POINT, slow, explain(slow))]).rows
+    assert row[3:8] == ("–",) * 5 and row[-1] == verdict(slow, explain(slow))
+    assert set(turn_table([Simulated(POINT, slow, explain(slow))]).rows[0][2:]) == {"–"}
+
+
+def test_tables_leave_out_what_few_turns_cannot_tell() -> None:
+    for count, shown in ((9, False), (10, True)):
+        run = made(tuple(TurnTiming(decode_s=1.0) for _ in range(count)))
+        rows = evidence_table([Simulated(POINT, run, explain(run))]).rows
+        assert any("slowest" in row[1] for row in rows) is shown
+
+
+def test_little_that_is_moved_is_not_nothing() -> None:
+    run = made((TurnTiming(load_s=1.0),), links=(LinkTotals("host", 5e6, 1.0, 1e9, 10.0),))
+    assert links_table([Simulated(POINT, run, explain(run))]).rows[0][2] == "4.77 MiB"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from samovar.sim.plan_choose import attained, best_of, gain, improves, on_frontier
+from samovar.sim.plan_choose import attained, best_of, gain, improves, on_frontier, ranked
 from tests.sim.plan_made import point, trial
 
 
@@ -33,6 +33,22 @@ def test_the_slo_comes_before_the_rate() -> None:
 def test_nearly_equal_rates_are_told_apart_by_interactivity() -> None:
     quick, slow, behind = trial(990, 80.0), trial(1000, 20.0), trial(970, 90.0)
     assert best_of([slow, quick, behind], {}) is quick
+
+
+def test_a_tie_is_not_won_by_queueing() -> None:
+    """Fewer slots make answers faster once they have begun, and later."""
+    base = trial(1000, 50.0)
+    queued = trial(1001, 80.0, p90_e2e_interactivity=40.0)
+    assert best_of([base, queued], {}) is base and not improves(queued, base, {})
+    assert improves(trial(1001, 40.0, p90_e2e_interactivity=60.0), base, {})
+    assert improves(queued, base, {"interactivity": 70}), "an SLO asks for nothing else"
+
+
+def test_ranked_is_the_best_of_what_is_left() -> None:
+    close, first, slow, third = trial(990, 50.0), trial(995, 80.0), trial(100, 200.0), trial(900, 90.0)
+    assert ranked([close, slow, first, third], {}) == [first, close, third, slow]
+    assert ranked([close, slow, first, third], {"interactivity": 150})[0] is slow
+    assert ranked([], {}) == []
 
 
 def test_improves_needs_more_than_noise() -> None:

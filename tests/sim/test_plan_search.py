@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +65,48 @@ def test_the_slo_decides() -> None:
     assert plan.meets_slo and plan.recommended.job.setup.layout.dp == 8
     unmet = search(FormulaRunner(rate), HOST, MENU, (16,), {"interactivity": 90}, lambda done, planned: None)
     assert not unmet.meets_slo and unmet.recommended.job.setup.layout.dp == 8
+
+
+def test_the_baselines_layout_is_gone_back_to() -> None:
+    """DCP is the best alone, and with either of two other knobs; with both of them plain TP is."""
+
+    def rate(job: Job) -> tuple[float, float]:
+        layout, chunks = job.setup.layout, job.setup.long_prefill_token_threshold == 512
+        cadence = job.setup.prefill_schedule_interval == 8
+        both = chunks and cadence and layout == MENU.baseline.layout
+        return (110.0 if layout.dcp == 8 else 100.0) * 1.04 ** (chunks + cadence) * (1.3 if both else 1.0), 50.0
+
+    plan = search(FormulaRunner(rate), HOST, menu(HOST, setup(), Offer()), (64,), {}, lambda done, planned: None)
+    (ladder,) = plan.ladders
+    names = [one.name for one in ladder.together if one.kept]
+    assert names[0] == "TP8+DCP8" and names[-1] == "TP8"
+    assert ladder.best.job.setup == setup(long_prefill_token_threshold=512, prefill_schedule_interval=8)
+
+
+def test_a_change_that_only_shows_its_worth_is_never_combined() -> None:
+    host = hardware("deepseek-v4-pro", "GB300")
+    found = menu(host, setup(), Offer())
+    (eager,) = [change for change in found.changes if not change.combines]
+    impossible = replace(found, changes=tuple(
+        replace(change, apply=lambda one: replace(one, layout=replace(one.layout, tp=3))) if change is eager else change
+        for change in found.changes
+    ))  # fmt: skip
+    for one in (found, impossible):
+        plan = search(FormulaRunner(none_fits_all), host, one, (64,), {}, lambda done, planned: None)
+        assert eager.name in [tried.name for tried in plan.ladders[0].alone]
+        assert eager.name not in [tried.name for tried in plan.ladders[0].together]
+
+
+def test_what_is_best_alone_is_not_lost() -> None:
+    """Eager launches are not combined, yet nothing is recommended that is behind them."""
+
+    def rate(job: Job) -> tuple[float, float]:
+        return (500.0 if job.setup.layout.mode == "eager" else 100.0), 50.0
+
+    plan = search(FormulaRunner(rate), HOST, MENU, (16,), {}, lambda done, planned: None)
+    (ladder,) = plan.ladders
+    assert ladder.best.job.setup.layout.mode == "eager"
+    assert ladder.together[-1].name == "eager launches alone, in place of all" and ladder.together[-1].kept
 
 
 @settings(max_examples=30, deadline=None)

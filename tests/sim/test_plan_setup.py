@@ -9,6 +9,7 @@ import pytest
 
 from samovar.base.errors import ConfigError
 from samovar.kv.settings import tiers_of
+from samovar.policy.lru import LRU
 from samovar.sim.cost.capacity import Memory, capacity_tokens
 from samovar.sim.cost.layout import Layout
 from samovar.sim.plan_setup import (
@@ -16,12 +17,14 @@ from samovar.sim.plan_setup import (
     engine_config,
     kv_tokens,
     lanes_of,
+    num_pools,
     num_replicas,
     scaled_tiers,
     sim_settings,
     tiers_of_pool,
 )
 from samovar.sim.settings import Acceptance
+from samovar.spec.catalog import load_device
 from samovar.workload.replay import ReplayConfig
 from tests.sim.plan_made import hardware, setup
 
@@ -42,13 +45,13 @@ def test_capacity_given_counts_blocks_of_the_layout() -> None:
     assert engine_config(hardware(), one).num_blocks == 1000
 
 
-def test_replicas_share_lanes_and_devices() -> None:
+def test_engines_share_lanes_and_devices() -> None:
     host, one = hardware("deepseek-v4-pro"), setup(layout=Layout(tp=4))
     assert num_replicas(host, one.layout) == 2
     assert lanes_of(host, one, 16) == 8
     rules = Rules(replay=ReplayConfig(concurrency=16), duration_s=60)
     made = sim_settings(host, replace(one, num_gpu_blocks_override=1000), rules)
-    assert (made.replay.concurrency, made.gpus, made.ranks) == (8, 4, 1)
+    assert (made.replay.concurrency, made.gpus, made.ranks, made.engines) == (16, 8, 1, 2)
     with pytest.raises(ConfigError, match="--concurrency 3: 2 engines"):
         lanes_of(host, one, 3)
 
@@ -81,8 +84,23 @@ def test_tiers_are_shared_out_over_all_ranks() -> None:
         hardware("deepseek-v4-pro", gpus=16), setup(layout=Layout(dp=16, ep=True), tiers=tiers, shared_tiers=True)
     )
     assert wide is not None and wide.hosts[0].num_bytes == 32 << 30
+    trays = replace(host, device=load_device("gb200"))
+    of_tray = tiers_of_pool(trays, setup(layout=Layout(dp=8, ep=True), tiers=tiers, shared_tiers=True))
+    assert of_tray is not None and of_tray.hosts[0].num_bytes == 32 << 30
     made = sim_settings(host, setup(tiers=tiers), Rules(replay=ReplayConfig(concurrency=1), duration_s=60))
     assert made.tiers is not None
+
+
+@pytest.mark.parametrize("layout", [Layout(dp=16), Layout(tp=2, dp=8), Layout(tp=4, dp=4), Layout(tp=16, dp=2)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_as_many_pools_are_counted_as_are_built(layout: Layout, shared: bool) -> None:
+    host = hardware("deepseek-v4-flash", gpus=32)
+    one = setup(layout=layout, tiers=tiers_of(offloading_size="64"), shared_tiers=shared, num_gpu_blocks_override=2000)
+    made = sim_settings(host, one, Rules(replay=ReplayConfig(concurrency=32), duration_s=60))
+    assert made.tiers is not None
+    built = made.tiers.build(made.engine, [LRU() for _ in range(made.ranks)])
+    pools = {id(rank.mover._contents) for rank in built.ranks}  # type: ignore[attr-defined]
+    assert num_pools(host, layout, shared) == made.engines * len(pools)
 
 
 def test_setups_are_keys_and_cross_processes() -> None:

@@ -55,8 +55,9 @@ def test_none_fits_all() -> None:
     ]
     together = found["Together"]
     assert together.rows[0][0] == "baseline"
-    lost = {row[0]: row[1] for row in found["Not to be had"].rows}
-    assert "cannot share it evenly" in lost["2 x TP4"] and "434.0" not in lost["2 x TP4"]
+    lost = {row[0]: row[1:] for row in found["Not to be had"].rows}
+    assert lost["2 x TP4"][0] == "1" and "cannot share it evenly" in lost["2 x TP4"][1]
+    assert lost["8 x TP1"][0] == "any" and "beside its KV" in lost["8 x TP1"][1]
 
 
 def test_headline_page_and_json() -> None:

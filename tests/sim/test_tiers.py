@@ -176,6 +176,16 @@ def test_a_rank_of_several_devices_keeps_all_of_their_shards() -> None:
     assert once.sizes(engine).host_blocks[0] == pytest.approx(8 * whole.sizes(engine).host_blocks[0], rel=0.01)
 
 
+def test_machines_are_as_large_as_the_devices_file_says() -> None:
+    wanted = tiers_of(offloading_size="64", disk_path="/nowhere", disk_size="1000")
+    assert wanted is not None
+    model, layout = load_model("deepseek-v4-flash"), Layout(dp=8, ep=True)
+    ranks = {name: tiers_on(load_device(name), model, layout, wanted).ranks_per_machine for name in ("b200", "gb300")}
+    assert ranks == {"b200": 8, "gb300": 4}
+    pairs = [tiers_on(load_device(name), model, Layout(tp=2), wanted, replicas=4).ssd for name in ("b200", "gb300")]
+    assert [load_device("b200").link("ssd").in_bytes_per_s / one.in_bytes_per_s for one in pairs if one] == [4, 2]
+
+
 def test_a_device_without_such_a_link_is_refused_by_name() -> None:
     wanted = tiers_of(offloading_size="64")
     assert wanted is not None

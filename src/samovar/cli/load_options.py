@@ -97,6 +97,8 @@ def read_load(trace: list[Path], scale: float, skip_bad: bool) -> Loaded:
     except ConfigError as error:
         raise ConfigError(error.message.replace("--factor", "--scale"), param="scale") from None
     trees = tuple(scaled(read_sessions(trace, skip_bad=skip_bad, counts=counts), n, sizes, "--scale"))
+    if not trees:
+        raise ConfigError(_nothing_left(counts, sizes))
     described = {
         "paths": [str(path) for path in trace],
         "scale": scale,
@@ -104,6 +106,15 @@ def read_load(trace: list[Path], scale: float, skip_bad: bool) -> Loaded:
         "sessions_emptied": sizes.emptied,
     }
     return Loaded(trees, described, (sizes.told(),) if sizes.emptied else ())
+
+
+def _nothing_left(counts: ReadCounts, sizes: ScaleCounts) -> str:
+    told = [sizes.told()] if sizes.emptied else []
+    if counts.skipped:
+        told.append(
+            f"--skip-bad left out {len(counts.skipped)} of {counts.files} files, the first: {counts.skipped[0]}"
+        )
+    return ": ".join(("no sessions to replay", *told))
 
 
 def fit_load(loaded: Loaded, max_tokens: int, how: str) -> Fitted:

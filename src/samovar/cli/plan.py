@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 import os
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer
 
 from samovar.cli import kv_options, load_options, sim_options
 from samovar.cli.load_options import OUT, RULES, WHAT, concurrencies, fit_load, one_of, read_load
+from samovar.cli.sim_checks import check_results, fields_as_flags, refuse_below, refuse_share
 from samovar.cli.sim_options import HARDWARE, acceptance_of, front_end_of, hardware_of, load_words, price_for, rules_of
 from samovar.cli.sim_screen import show, trial_bar
 from samovar.cli.surroundings import output_console
@@ -27,10 +29,12 @@ from samovar.sim.plan_page import headline
 from samovar.sim.plan_setup import Setup
 from samovar.sim.plan_tables import plan_tables
 from samovar.sim.plan_trial import Bench
+from samovar.sim.report_notes import step_notes
 from samovar.workload.metrics import parse_slo
 from samovar.workload.result import write_result
 
 
+@fields_as_flags()
 def plan(
     trace: load_options.Trace,
     model: sim_options.Model,
@@ -101,6 +105,16 @@ def plan(
     """Find the layout and knobs that serve a load best, and say what each optimisation contributes, and why."""
     console = output_console(stderr=True)
     loads = tuple(sorted(concurrencies(concurrency)))
+    check_results(json)
+    refuse_share("--overlap", overlap)
+    refuse_below(
+        1,
+        gpus=gpus,
+        processes=processes,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+    )
     hardware = hardware_of(model, device, gpus, None)
     front_end = front_end_of(front_end_request_ms, front_end_prompt_token_us, front_end_output_token_ms)
     rules = rules_of(
@@ -138,13 +152,13 @@ def plan(
     )
     found = menu(hardware, base, offer)
     fitted = fit_load(loaded, base.max_model_len, fit_by)
-    words = load_words(trace, scale, fit_by, skip_bad, rules)
+    words = (*load_words(trace, scale, fit_by, skip_bad, rules), *_figure_words(slo or (), price, prices))
     job = PlanJob(bench, found, loads, fitted, loaded.described, Named(model, device, words))
     path = output or Path(f"plan-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     facts = [
         f"{len(fitted.trees)} sessions at {', '.join(map(str, loads))} lanes, {duration:g} s of each configuration"
     ]
-    facts += loaded.notes
+    facts += [*loaded.notes, *step_notes(hardware, base.layout)]
     for line in facts:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     with trial_bar(console) as progress:
@@ -164,6 +178,13 @@ def _show(console: Console, job: PlanJob, made: PlanFound) -> None:
     console.print(f"\n[bold]{escape(headline(hardware, made.plan, slo))}[/]", highlight=False, soft_wrap=True)
     for what, line in made.commands.items():
         console.print(f"{what}:\n  {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _figure_words(slo: Sequence[str], price: str | None, prices: Path | None) -> list[str]:
+    """As they were given."""
+    words = [word for one in slo for word in ("--slo", one)]
+    words += [] if price is None else ["--price", price]
+    return words + ([] if prices is None else ["--prices", str(prices)])
 
 
 def _cores() -> int:

@@ -10,10 +10,12 @@ import typer
 
 from samovar.base.errors import ConfigError
 from samovar.cli.load_options import RULES, dollars, pair
+from samovar.cli.sim_checks import refuse_endless
 from samovar.sim.cost.step_log import load_steps
+from samovar.sim.cost.step_table import StepTable
 from samovar.sim.plan_setup import Hardware, Rules
 from samovar.sim.settings import Acceptance, FrontEnd
-from samovar.spec.catalog import load_device, load_model
+from samovar.spec.catalog import load_device, load_kernels, load_model
 from samovar.workload.metrics_cost import Price, price_of
 from samovar.workload.replay import ReplayConfig
 
@@ -109,8 +111,21 @@ AcceptanceLength = Annotated[
 
 
 def hardware_of(model: str, device: str, gpus: int, steps: str | None) -> Hardware:
-    """Raises ConfigError for names and files that are not known."""
-    return Hardware(load_model(model), load_device(device), gpus, None if steps is None else load_steps(steps))
+    """Raises ConfigError for names and files that are not known, among them the kernel figures that the device names:
+    not only when they are needed, which is after all traces were read."""
+    found = load_device(device)
+    load_kernels(found.kernels)
+    return Hardware(load_model(model), found, gpus, None if steps is None else _measured(steps))
+
+
+def _measured(name: str) -> StepTable:
+    table = load_steps(name)
+    if len(prefill := table.knots[1]) == 1:
+        raise ConfigError(
+            f"--steps {name}: all its steps compute {prefill[0]:g} tokens of prompts, which does not tell what a "
+            "prompt takes; steps with and without prompts are needed"
+        )
+    return table
 
 
 def acceptance_of(drafts: int, length: float | None) -> Acceptance:
@@ -130,11 +145,13 @@ def acceptance_of(drafts: int, length: float | None) -> Acceptance:
 
 
 def front_end_of(request_ms: float, prompt_token_us: float, output_token_ms: float) -> FrontEnd:
-    for flag, value in (
-        ("--front-end-request-ms", request_ms),
-        ("--front-end-prompt-token-us", prompt_token_us),
-        ("--front-end-output-token-ms", output_token_ms),
-    ):
+    times = {
+        "--front-end-request-ms": request_ms,
+        "--front-end-prompt-token-us": prompt_token_us,
+        "--front-end-output-token-ms": output_token_ms,
+    }
+    refuse_endless(times)
+    for flag, value in times.items():
         if not value >= 0:
             raise ConfigError(f"{flag} is {value:g}; it must be at least 0")
     return FrontEnd(request_ms / 1e3, prompt_token_us / 1e6, output_token_ms / 1e3)
@@ -153,7 +170,8 @@ def rules_of(
     seed: int,
     front_end: FrontEnd,
 ) -> Rules:
-    """At concurrency 1. Raises ConfigError."""
+    """At concurrency 1. Raises ConfigError. Idle caps may be infinite: nothing is cut out then."""
+    refuse_endless({"--duration": duration, "--grace": grace, "--time-scale": time_scale})
     start_from, start_to = pair("--start", start, float)
     replay = ReplayConfig(
         concurrency=1,
@@ -199,6 +217,6 @@ def load_words(trace: Sequence[Path], scale: float, fit_by: str, skip_bad: bool,
         if value != default:
             words += [flag, str(value)]
     if (replay.start_from, replay.start_to) != (usual.start_from, usual.start_to):
-        words += ["--start", f"{replay.start_from:g}:{replay.start_to:g}"]
+        words += ["--start", f"{replay.start_from}:{replay.start_to}"]
     words += ["--fit", fit_by] if fit_by != "skip" else []
     return (*words, "--skip-bad") if skip_bad else tuple(words)

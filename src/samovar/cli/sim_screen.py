@@ -32,27 +32,44 @@ def show(console: Console, table: Table) -> None:
 
 @contextmanager
 def load_bars(console: Console, loads: Sequence[int]) -> Iterator[Callable[[int, float], None]]:
-    """One bar per concurrency; yields what tells a share of one."""
-    with _progress(console) as bars:
-        tasks = {load: bars.add_task(f"concurrency {load}", total=1.0, start=False) for load in loads}
+    """One bar per concurrency, worked on one after the other; yields what tells a share of one. Ctrl-C is passed on,
+    with a line on what was finished."""
+    begun: dict[int, None] = {}
+    try:
+        with _progress(console) as bars:
+            tasks = {load: bars.add_task(f"concurrency {load}", total=1.0, start=False) for load in loads}
 
-        def told(load: int, share: float) -> None:
-            bars.start_task(tasks[load])
-            bars.update(tasks[load], completed=share)
+            def told(load: int, share: float) -> None:
+                begun[load] = None
+                bars.start_task(tasks[load])
+                bars.update(tasks[load], completed=share)
 
-        yield told
+            yield told
+    except KeyboardInterrupt:
+        done = ", ".join(map(str, [*begun][:-1]))
+        kept = f"the folder holds results of concurrency {done}" if done else "there are no results"
+        console.print(f"interrupted at concurrency {[*begun, *loads][max(len(begun) - 1, 0)]}: {kept}", highlight=False)
+        raise
 
 
 @contextmanager
 def trial_bar(console: Console) -> Iterator[Callable[[float, int], None]]:
-    """Yields what tells how many simulations are done, and how many there may be."""
-    with _progress(console) as bars:
-        task = bars.add_task("simulating", total=None)
+    """Yields what tells how many simulations are done, and how many there may be. Ctrl-C is passed on, with a line that
+    nothing is kept."""
+    last = 0
+    try:
+        with _progress(console) as bars:
+            task = bars.add_task("simulating", total=None)
 
-        def told(done: float, planned: int) -> None:
-            bars.update(task, completed=done, total=planned, description=f"simulating, {int(done)} of {planned}")
+            def told(done: float, planned: int) -> None:
+                nonlocal last
+                last = int(done)
+                bars.update(task, completed=done, total=planned, description=f"simulating, {last} of {planned}")
 
-        yield told
+            yield told
+    except KeyboardInterrupt:
+        console.print(f"interrupted after {last} simulations: no plan was written, and none of them is kept")
+        raise
 
 
 def _progress(console: Console) -> Progress:

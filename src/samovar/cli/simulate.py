@@ -14,7 +14,8 @@ import typer
 
 from samovar.base.errors import ConfigError
 from samovar.cli import kv_options, load_options, sim_options
-from samovar.cli.load_options import OUT, WHAT, concurrencies, fit_load, one_of, read_load
+from samovar.cli.load_options import OUT, WHAT, Loaded, concurrencies, fit_load, one_of, read_load
+from samovar.cli.sim_checks import check_results, fields_as_flags, refuse_below, refuse_share
 from samovar.cli.sim_options import ENGINE, HARDWARE, acceptance_of, front_end_of, hardware_of, price_for, rules_of
 from samovar.cli.sim_screen import load_bars, show
 from samovar.cli.surroundings import output_console
@@ -23,14 +24,16 @@ from samovar.policy.choose import policy_names
 from samovar.sim.cost.layout import DcpComm, Layout, Mode, MoeComm
 from samovar.sim.plan_setup import Hardware, Setup, kv_tokens, lanes_of, num_pools, scaled_tiers
 from samovar.sim.plan_trial import Bench
-from samovar.sim.report import EXPLAINED, SimulationJob, facts, run_simulation
+from samovar.sim.report import EXPLAINED, SimulationJob, beyond, facts, run_simulation
 from samovar.sim.report_tables import evidence_table, links_table, points_table, steps_table, turn_table
 from samovar.sim.settings import BalancerName
 from samovar.workload.metrics import parse_slo
+from samovar.workload.replay_fit import Fitted
 from samovar.workload.replay_folder import REPORT
 from samovar.workload.result import write_result
 
 
+@fields_as_flags()
 def simulate(
     trace: load_options.Trace,
     model: sim_options.Model,
@@ -126,10 +129,7 @@ def simulate(
     acceptance_length: sim_options.AcceptanceLength = None,
     balancer: Annotated[
         str,
-        typer.Option(
-            help="Rank of a request: sticky (an agent stays on its own), hash, least-loaded or round-robin.",
-            rich_help_panel=ENGINE,
-        ),
+        typer.Option(help=f"Rank of a request: {', '.join(get_args(BalancerName))}.", rich_help_panel=ENGINE),
     ] = "sticky",
     # -- figures
     slo: load_options.Slo = None,
@@ -148,6 +148,21 @@ def simulate(
     """Replay agent sessions on a simulated engine: the real scheduler, cache and tiers, with modelled steps."""
     console = output_console(stderr=True)
     loads = concurrencies(concurrency)
+    check_results(json)
+    refuse_share("--overlap", overlap)
+    refuse_below(
+        1,
+        gpus=gpus,
+        tensor_parallel_size=tensor_parallel_size,
+        data_parallel_size=data_parallel_size,
+        decode_context_parallel_size=decode_context_parallel_size,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        prefill_schedule_interval=prefill_schedule_interval,
+        num_gpu_blocks_override=num_gpu_blocks_override,
+    )
+    refuse_below(0, long_prefill_token_threshold=long_prefill_token_threshold)
     layout = Layout(
         tp=tensor_parallel_size,
         dp=data_parallel_size,
@@ -213,9 +228,10 @@ def simulate(
     if max_model_len is None:
         # Longer sessions than a rank can hold are left out or cut, as --fit says.
         setup = _within(hardware, setup)
-    fitted = fit_load(loaded, setup.max_model_len, fit_by)
+    fitted = _fitted(loaded, setup, fit_by)
     bench = Bench(hardware, rules, limits, price_for(hardware.device.name, price, prices))
-    job = SimulationJob(bench, setup, loads, fitted, loaded.described)
+    given = {"model": model, "device": device, "steps": steps}
+    job = SimulationJob(bench, setup, loads, fitted, loaded.described, given)
     path = output or Path(f"simulate-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     _tell(console, (*loaded.notes, *facts(job)))
     with load_bars(console, loads) as progress:
@@ -228,6 +244,7 @@ def simulate(
         links_table(found.parts),
     ):
         show(console, table)
+    _tell(console, tuple(beyond(job, found.parts)))
     if json is not None and str(json) == "-":
         sys.stdout.write(msgspec.json.encode(found.result).decode() + "\n")
     elif json is not None:
@@ -268,6 +285,17 @@ def _refuse_without_effect(
 
 def _within(hardware: Hardware, setup: Setup) -> Setup:
     return replace(setup, max_model_len=min(setup.max_model_len, kv_tokens(hardware, setup)))
+
+
+def _fitted(loaded: Loaded, setup: Setup, how: str) -> Fitted:
+    """Raises ConfigError, which says so when it is the KV that nothing fits."""
+    try:
+        return fit_load(loaded, setup.max_model_len, how)
+    except ConfigError as error:
+        if setup.max_model_len >= loaded.longest_tokens or setup.num_gpu_blocks_override is None:
+            raise
+        held = f"with --num-gpu-blocks-override {setup.num_gpu_blocks_override} "
+        raise ConfigError(f"{held}one rank keeps the KV of {setup.max_model_len:,} tokens: {error.message}") from None
 
 
 def _tell(console: Console, lines: tuple[str, ...]) -> None:

@@ -16,6 +16,8 @@ LEAST_SHARE = 0.05
 """Of a turn's time; what is less needs no evidence."""
 SLOW_SHARE = 0.1
 """The slowest turns are so many of all."""
+LEAST_TURNS = 10
+"""Fewer have no slowest tenth."""
 
 KIND_SHARE = 0.1
 """Of a cause's time; kinds of steps with less of it are not named."""
@@ -34,7 +36,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class SlowTurns:
-    """The slowest tenth of the measured turns that ended well; they are what percentiles show."""
+    """The slowest tenth of the measured turns that ended well, which is what percentiles show; none of few turns."""
 
     count: int
     least_s: float
@@ -44,12 +46,13 @@ class SlowTurns:
     @property
     def told(self) -> str:
         if not self.count:
-            return "no turn ended well"
+            return f"fewer than {LEAST_TURNS} turns ended well, which have no slowest tenth"
         parts = {word: getattr(self.turn, part) for word, part in zip(_WORDS, _PARTS, strict=True)}
         first, second = sorted(parts, key=lambda word: -parts[word])[:2]
         total_s = max(self.turn.total_s, 1e-12)
+        turns = f"{self.count} turns take" if self.count > 1 else "turn takes"
         return (
-            f"the slowest {self.count} turns take {_seconds(self.least_s)} and more: {first} "
+            f"the slowest {turns} {_seconds(self.least_s)}{' and more' if self.count > 1 else ''}: {first} "
             f"{parts[first] / total_s:.0%}, {second} {parts[second] / total_s:.0%}"
         )
 
@@ -65,10 +68,18 @@ class TierUse:
 
 def verdict(run: SimRun, explained: Explained) -> str:
     """One sentence: what bounds it most, and how one can tell."""
+    if not explained.turns:
+        return none_ended(run)
     found = evidence(run, explained)
     if not found:
         return explained.verdict
     return f"{found[0].cause}, {found[0].share:.0%} of a turn: {found[0].told}"
+
+
+def none_ended(run: SimRun) -> str:
+    """Of a run without a turn to measure: how long its steps take."""
+    steps = [f"{_KINDS[kind]} take {_seconds(step.p50_s)} each" for kind, step in run.steps.group.items() if step.count]
+    return f"no request ended well in time: {', '.join(steps)}" if steps else "no request ended well in time"
 
 
 def evidence(run: SimRun, explained: Explained) -> tuple[Evidence, ...]:
@@ -82,9 +93,9 @@ def evidence(run: SimRun, explained: Explained) -> tuple[Evidence, ...]:
 
 def slow_turns(run: SimRun) -> SlowTurns:
     timings = sorted((timing for _, timing in _measured(run)), key=lambda timing: timing.total_s)
-    if not timings:
+    if len(timings) < LEAST_TURNS:
         return SlowTurns(0, 0.0, TurnTiming())
-    slow = timings[-max(1, round(SLOW_SHARE * len(timings))) :]
+    slow = timings[-round(SLOW_SHARE * len(timings)) :]
     return SlowTurns(len(slow), slow[0].total_s, mean_timing(slow))
 
 

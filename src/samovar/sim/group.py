@@ -88,9 +88,9 @@ class Group:
         shapes = [rank.begin_step(self.index, now) for rank in self.ranks]
         if all(shape is IDLE for shape in shapes):
             self.index = 0
-            self._tally.idle(now)
+            self._tally.idle(self, now)
             return
-        self._tally.busy(now)
+        self._tally.busy(self, now)
         self._shapes, self._cost = shapes, self._model.step_s(shapes)
         assert self._cost.total_s > 0, f"a step of {shapes} takes {self._cost.total_s} s"
         self.step_ends_s = now + self._cost.total_s

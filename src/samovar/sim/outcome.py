@@ -41,7 +41,7 @@ class StepTotals:
     """Steps of the measured part. Kinds are "decode", "mixed" (both) and "prefill" (nothing decodes)."""
 
     group: dict[str, StepKind] = field(default_factory=dict)
-    """By what all ranks together do in a step."""
+    """By what all ranks of an engine together do in a step, of all engines."""
     ranks: dict[str, StepKind] = field(default_factory=dict)
     """By what each rank does itself, as an engine's own log counts; a step lasts as long as the group's. Empty steps of
     idle ranks are left out."""
@@ -52,7 +52,7 @@ class StepTotals:
     kind_limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """The same for each kind of the group's steps."""
     idle_s: float = 0.0
-    """No step ran on any rank."""
+    """No step ran on any rank of any engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class SimRun:
     took_s: float
     """Time the simulation itself took."""
     num_steps: int
-    """Of the group, warm-up included."""
+    """Of all groups, warm-up included."""
     skipped_s: float
     """Idle time that the replay's caps cut out."""
     sessions_begun: int

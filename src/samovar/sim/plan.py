@@ -17,6 +17,7 @@ from samovar.sim.plan_result import plan_result
 from samovar.sim.plan_search import Plan, Progress, search
 from samovar.sim.plan_trial import Bench, watched_s
 from samovar.workload.replay_fit import Fitted
+from samovar.workload.replay_folder import DERIVED
 from samovar.workload.report import write_report
 from samovar.workload.result import BenchResult, write_result
 
@@ -30,7 +31,7 @@ class Named:
     model: str
     device: str
     load: tuple[str, ...]
-    """Flags of traces and rules, but for concurrency and duration."""
+    """Flags of traces, rules and figures, but for concurrency and duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ def run_plan(
     """`facts`: lines about the load, for the page. Raises ConfigError, for the folder before anything is simulated."""
     check_unused(output, "--output", overwrite=overwrite)
     make_folder(output, "--output")
+    for name in DERIVED:  # of a run before, which an interrupted plan would seem to have left
+        (output / name).unlink(missing_ok=True)
     bench, menu = job.bench, job.menu
     with TrialPool(bench, job.fitted.trees, processes) as pool:
         plan = search(pool, bench.hardware, menu, job.loads, bench.slo, progress)
@@ -73,7 +76,7 @@ def commands(job: PlanJob, plan: Plan) -> dict[str, str]:
     hardware, named = job.bench.hardware, job.named
     setup, load = plan.recommended.job.setup, plan.recommended.job.concurrency
     duration_s = watched_s(job.bench.rules.duration_s, load)
-    again = ["samovar", "simulate", *named.load, "--concurrency", str(load), "--duration", f"{duration_s:g}"]
+    again = ["samovar", "simulate", *named.load, "--concurrency", str(load), "--duration", str(duration_s)]
     again += simulate_flags(hardware, setup, named.model, named.device)
     notes = "; ".join(vllm_notes(hardware, setup))
     return {

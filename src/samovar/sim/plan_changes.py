@@ -42,6 +42,8 @@ class Menu:
 
     baseline: Setup
     changes: tuple[Change, ...]
+    own_layout: Change
+    """The baseline's, for a configuration that has left it."""
     refused: tuple[Refused, ...]
     """Layouts that cannot be had, or do not fit."""
 
@@ -63,7 +65,8 @@ def menu(hardware: Hardware, base: Setup, offer: Offer) -> Menu:
         raise _nothing_fits(hardware, refused)
     first = fits[0]
     changes = [_layout_change(hardware, setup.layout) for setup in fits[1:]]
-    return Menu(first, (*changes, *_switches(first, offer)), tuple(refused))
+    own = _layout_change(hardware, first.layout)
+    return Menu(first, (*changes, *_switches(first, offer)), own, tuple(refused))
 
 
 def neighbours(setup: Setup, lanes: int) -> list[Change]:

@@ -1,7 +1,8 @@
 """Which of several simulated points is the better one.
 
 Between points at one load: first the one nearest to the SLO, then the higher rate of tokens per second and GPU, and
-where that differs by less than NEAR, the higher interactivity.
+where that differs by less than NEAR, the higher interactivity from end to end. The queue counts in that, so that no
+tie is won by keeping requests out of the engine.
 """
 
 from __future__ import annotations
@@ -40,17 +41,28 @@ def best_of(trials: Sequence[Trial], slo: Mapping[str, float]) -> Trial:
     nearest = [trial for trial, one in zip(trials, reached, strict=True) if one == most]
     fastest = max(trial.point.tokens_per_gpu_s for trial in nearest)
     near = [trial for trial in nearest if trial.point.tokens_per_gpu_s >= (1 - NEAR) * fastest]
-    return max(near, key=lambda trial: trial.point.p90_interactivity or 0.0)
+    return max(near, key=lambda trial: trial.point.p90_e2e_interactivity or 0.0)
 
 
 def improves(new: Trial, old: Trial, slo: Mapping[str, float]) -> bool:
-    """By more than simulating it again with other starting points would."""
+    """Nearer to the SLO, or the better one with at least NEAR / 2 more tokens per second and GPU or NEAR more
+    interactivity from end to end."""
     if round(attained(new.point, slo), 2) != round(attained(old.point, slo), 2):
         return attained(new.point, slo) > attained(old.point, slo)
     return best_of((old, new), slo) is new and (
         gain(new.point.tokens_per_gpu_s, old.point.tokens_per_gpu_s) > NEAR / 2
-        or gain(new.point.p90_interactivity, old.point.p90_interactivity) > NEAR
+        or gain(new.point.p90_e2e_interactivity, old.point.p90_e2e_interactivity) > NEAR
     )
+
+
+def ranked(trials: Sequence[Trial], slo: Mapping[str, float]) -> list[Trial]:
+    """The best one first, then the best one of the others, and so on."""
+    left, found = list(trials), list[Trial]()
+    while left:
+        best = best_of(left, slo)
+        left = [trial for trial in left if trial is not best]
+        found.append(best)
+    return found
 
 
 def on_frontier(trials: Sequence[Trial]) -> list[Trial]:

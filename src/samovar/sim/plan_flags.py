@@ -28,10 +28,10 @@ def simulate_flags(hardware: Hardware, setup: Setup, model: str, device: str) ->
     words += _scheduling(setup) + _memory(setup, "simulate")
     if setup.acceptance.drafts:
         words += ["--num-speculative-tokens", str(setup.acceptance.drafts)]
-        words += ["--acceptance-length", f"{setup.acceptance.mean_tokens:g}"]
+        words += ["--acceptance-length", str(setup.acceptance.mean_tokens)]
     words += ["--retention-policy", setup.retention_policy]
     if setup.retention_ttl_s is not None:
-        words += ["--retention-ttl-s", f"{setup.retention_ttl_s:g}"]
+        words += ["--retention-ttl-s", str(setup.retention_ttl_s)]
     words += ["--kv-shared"] if setup.shared_tiers else []
     return words + _tiers(tiers_of_pool(hardware, setup))
 
@@ -41,7 +41,7 @@ def serve_flags(hardware: Hardware, setup: Setup) -> list[str]:
     words = _scheduling(setup)
     words += ["--max-model-len", str(setup.max_model_len), "--retention-policy", setup.retention_policy]
     if setup.retention_ttl_s is not None:
-        words += ["--retention-ttl-s", f"{setup.retention_ttl_s:g}"]
+        words += ["--retention-ttl-s", str(setup.retention_ttl_s)]
     words += ["--monokernel", "on" if setup.layout.mode == "mono" else "off"]
     return words + _tiers(tiers_of_pool(hardware, setup))
 
@@ -102,7 +102,7 @@ def _exchanges(layout: Layout) -> list[str]:
     if layout.dcp > 1:
         words += ["--dcp-comm-backend", layout.dcp_comm]
         words += ["--dcp-q-replicate"] if layout.dcp_q_replicate else []
-    return words + (["--overlap", f"{layout.overlap:g}"] if layout.overlap else [])
+    return words + (["--overlap", str(layout.overlap)] if layout.overlap else [])
 
 
 def _scheduling(setup: Setup) -> list[str]:
@@ -119,7 +119,7 @@ def _memory(setup: Setup, command: str) -> list[str]:
     if setup.num_gpu_blocks_override is not None:
         words += ["--num-gpu-blocks-override", str(setup.num_gpu_blocks_override)]
     elif setup.gpu_memory_utilization != _DEFAULT_UTILIZATION[command]:
-        words += ["--gpu-memory-utilization", f"{setup.gpu_memory_utilization:g}"]
+        words += ["--gpu-memory-utilization", str(setup.gpu_memory_utilization)]
     return words
 
 

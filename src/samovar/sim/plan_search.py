@@ -7,13 +7,13 @@ Deterministic: the same load, hardware and rules give the same plan, on any numb
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from samovar.base.errors import ConfigError
 from samovar.sim.layouts import usable
 from samovar.sim.plan_changes import LAYOUT, Change, Menu, combined, neighbours
-from samovar.sim.plan_choose import attained, best_of, gain, improves, on_frontier
+from samovar.sim.plan_choose import attained, best_of, gain, improves, on_frontier, ranked
 from samovar.sim.plan_setup import Hardware, Setup, lanes_of
 from samovar.sim.plan_trial import Job, Trial
 
@@ -137,14 +137,15 @@ def _climb(hardware: Hardware, menu: Menu, load: int, slo: Mapping[str, float]) 
             kept.append(change)
     finer = [*_other_layouts(menu, baseline, alone, kept), *neighbours(best.job.setup, _lanes(hardware, best.job))]
     last, jobs = _offered(hardware, best.job.setup, finer, load)
-    if jobs:
-        last = _filled(last, (yield jobs))
-        found = best_of([best, *(one.trial for one in last if one.trial)], slo)
-        for one in last:
-            better = one.trial is found and improves(found, best, slo)
-            together.append(Tried(one.name, one.axis, one.trial, one.reason, better))
-        best = next((one.trial for one in together if one.kept and one.trial is found), best)
-    return Ladder(load, baseline, tuple(alone), tuple(together), best)
+    last = _filled(last, (yield jobs)) if jobs else last
+    found = best_of([best, *(one.trial for one in (*last, *alone) if one.trial)], slo)
+    if not improves(found, best, slo):
+        found = best
+    together += [replace(one, kept=found is not best and one.trial is found) for one in last]
+    if found is not best and not any(one.kept and one.trial is found for one in together):
+        name, axis = next((one.name, one.axis) for one in alone if one.trial is found)
+        together.append(Tried(f"{name} alone, in place of all", axis, found, kept=True))
+    return Ladder(load, baseline, tuple(alone), tuple(together), found)
 
 
 def _lanes(hardware: Hardware, job: Job) -> int:
@@ -185,30 +186,33 @@ def _not_there(hardware: Hardware, setup: Setup, load: int) -> str:
 def _order(
     changes: Sequence[Change], alone: Sequence[Tried], baseline: Trial, slo: Mapping[str, float]
 ) -> list[Change]:
-    """The most useful alone first. What could not be had on the baseline comes last: another layout may take it."""
-    ranked: list[tuple[float, float, int]] = []
-    for at, one in enumerate(alone):
-        if one.trial is None:
-            ranked.append((-1.0, 0.0, at))
-            continue
-        more = gain(one.trial.point.tokens_per_gpu_s, baseline.point.tokens_per_gpu_s)
-        nearer = round(attained(one.trial.point, slo) - attained(baseline.point, slo), 2)
-        # Layouts compete with each other; other knobs may help on a layout where they do not on the baseline.
-        least = 0.0 if one.axis == LAYOUT else WORTH_COMBINING
-        if changes[at].combines and (more > least or nearer > 0):
-            ranked.append((nearer, more, at))
-    ranked.sort(key=lambda one: (-one[0], -one[1], one[2]))
-    return [changes[at] for _, _, at in ranked]
+    """The best one alone first. What could not be had on the baseline comes last: another layout may take it."""
+    offered = [(change, one.trial) for change, one in zip(changes, alone, strict=True) if change.combines]
+    useful = [(change, trial) for change, trial in offered if trial and _is_useful(change, trial, baseline, slo)]
+    places = {id(trial): at for at, trial in enumerate(ranked([trial for _, trial in useful], slo))}
+    useful.sort(key=lambda one: places[id(one[1])])
+    return [*(change for change, _ in useful), *(change for change, trial in offered if trial is None)]
+
+
+def _is_useful(change: Change, trial: Trial, baseline: Trial, slo: Mapping[str, float]) -> bool:
+    """Layouts compete with each other; other knobs may help on a layout where they do not on the baseline."""
+    if improves(trial, baseline, slo):
+        return True
+    more = gain(trial.point.tokens_per_gpu_s, baseline.point.tokens_per_gpu_s)
+    return change.axis != LAYOUT and more > WORTH_COMBINING
 
 
 def _other_layouts(menu: Menu, baseline: Trial, alone: Sequence[Tried], kept: Sequence[Change]) -> list[Change]:
+    """The baseline's own layout is one of them where it was left."""
+    own = menu.own_layout
     rates = {
         one.name: one.trial.point.tokens_per_gpu_s for one in alone if one.axis == LAYOUT and one.trial is not None
     }
-    most = max([baseline.point.tokens_per_gpu_s, *rates.values()])
-    chosen = {change.name for change in kept}
+    rates[own.name] = baseline.point.tokens_per_gpu_s
+    most = max(rates.values())
+    chosen = {change.name for change in kept if change.axis == LAYOUT} or {own.name}
     return [
         change
-        for change in menu.changes
+        for change in (own, *menu.changes)
         if change.name in rates and change.name not in chosen and gain(rates[change.name], most) > NEAR_LAYOUT
     ]

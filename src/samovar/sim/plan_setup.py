@@ -21,7 +21,7 @@ from samovar.sim.cost.step_cost import StepModel
 from samovar.sim.cost.step_table import MeasuredModel, StepTable
 from samovar.sim.seam import TierBuilder
 from samovar.sim.settings import Acceptance, BalancerName, FrontEnd, SimSettings
-from samovar.sim.tiers import DEVICES_PER_MACHINE, compute_block_s, tiers_on
+from samovar.sim.tiers import compute_block_s, ranks_per_machine, tiers_on
 from samovar.spec.device import Device
 from samovar.spec.model_shape import ModelShape
 from samovar.workload.replay import ReplayConfig
@@ -83,7 +83,8 @@ class Rules:
 
 
 def num_replicas(hardware: Hardware, layout: Layout) -> int:
-    """Engines of this layout that share the devices and nothing else. Raises ConfigError when some would be left."""
+    """Engines of this layout that share out devices and sessions, and nothing else. Raises ConfigError when some
+    devices would be left."""
     if hardware.gpus % layout.devices:
         raise ConfigError(
             f"--gpus is {hardware.gpus}; it must be a multiple of --tensor-parallel-size x --data-parallel-size, "
@@ -154,7 +155,7 @@ def block_bytes(hardware: Hardware, setup: Setup) -> float:
 
 def num_pools(hardware: Hardware, layout: Layout, shared: bool) -> int:
     """Tiers of their own: one per rank, or per engine and machine."""
-    of_engine = math.ceil(layout.devices / DEVICES_PER_MACHINE) if shared else layout.dp
+    of_engine = math.ceil(layout.dp / ranks_per_machine(hardware.device, layout)) if shared else layout.dp
     return num_replicas(hardware, layout) * of_engine
 
 
@@ -198,9 +199,8 @@ def lanes_of(hardware: Hardware, setup: Setup, concurrency: int) -> int:
 
 
 def sim_settings(hardware: Hardware, setup: Setup, rules: Rules) -> SimSettings:
-    """Of one replica, with its share of the lanes: replicas do not see each other, so one stands for all. Raises
-    ConfigError."""
-    lanes = lanes_of(hardware, setup, rules.replay.concurrency)
+    """Of all engines on the hardware, under the whole load. Raises ConfigError."""
+    lanes_of(hardware, setup, rules.replay.concurrency)
     layout = setup.layout
 
     def policy(config: EngineConfig) -> RetentionPolicy:
@@ -210,17 +210,18 @@ def sim_settings(hardware: Hardware, setup: Setup, rules: Rules) -> SimSettings:
     return SimSettings(
         steps=steps,
         engine=engine,
-        replay=replace(rules.replay, concurrency=lanes),
+        replay=rules.replay,
         duration_s=rules.duration_s,
         grace_s=rules.grace_s,
         policy=policy,
         ranks=layout.dp,
+        engines=num_replicas(hardware, layout),
         tiers=_tiers(hardware, setup, steps, engine),
         balancer=setup.balancer,
         stats_delay_s=rules.stats_delay_s,
         front_end=rules.front_end,
         acceptance=setup.acceptance,
-        gpus=layout.devices,
+        gpus=hardware.gpus,
         seed=rules.replay.seed,
     )
 

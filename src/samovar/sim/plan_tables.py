@@ -82,20 +82,27 @@ def _together(hardware: Hardware, ladder: Ladder) -> Table:
     base = ladder.baseline
     for one in ladder.together:
         if one.trial is None:
-            rows.append((one.name, "–", "–", "–", "not tried", one.reason))
+            rows.append((one.name, *["–"] * 5, "not tried", one.reason))
             continue
         rows.append((*_row(one.name, one.trial, base), "kept" if one.kept else "", one.trial.explained.verdict))
         if one.kept:
             base = one.trial
-    head = ("added", "P90 tok/s", "tok/s/GPU", "over what was kept", "", "bound by")
+    head = ("added", "P90 tok/s", "tok/s/GPU", "TTFT P90", "turn P90", "over what was kept", "", "bound by")
     title = f"Together, {ladder.concurrency} lanes: {setup_name(hardware, ladder.best.job.setup)}"
     return Table(title, head, tuple(rows), left=1)
 
 
-def _row(name: str, trial: Trial, base: Trial) -> tuple[str, str, str, str]:
+def _row(name: str, trial: Trial, base: Trial) -> tuple[str, ...]:
     point = trial.point
     versus = "" if trial is base else _both(trial, base)
-    return name, number(point.p90_interactivity), number(point.tokens_per_gpu_s, 0), versus
+    return (
+        name,
+        number(point.p90_interactivity),
+        number(point.tokens_per_gpu_s, 0),
+        seconds(point.ttft_s.p90),
+        seconds(point.latency_s.p90),
+        versus,
+    )
 
 
 def _frontier(hardware: Hardware, plan: Plan, slo: Mapping[str, float]) -> Table:
@@ -114,12 +121,20 @@ def _frontier(hardware: Hardware, plan: Plan, slo: Mapping[str, float]) -> Table
 
 
 def _refused(refused: Sequence[Refused], plan: Plan) -> Table:
-    rows = {(one.name, one.reason) for one in refused}
-    rows |= {(one.name, one.reason) for ladder in plan.ladders for one in ladder.alone if one.trial is None}
-    return Table("Not to be had", ("configuration", "why"), tuple(sorted(rows)), left=2)
+    loads: dict[tuple[str, str], list[int]] = {(one.name, one.reason): [] for one in refused}
+    for ladder in plan.ladders:
+        for one in ladder.alone:
+            if one.trial is None:
+                loads.setdefault((one.name, one.reason), []).append(ladder.concurrency)
+    # What never fits was not asked for at any load.
+    rows = [
+        (name, ", ".join(map(str, lanes)) if lanes else "any", reason)
+        for (name, reason), lanes in sorted(loads.items())
+    ]
+    return Table("Not to be had", ("configuration", "lanes", "why"), tuple(rows), left=3)
 
 
-_FIGURES = ("P90 tok/s", "tok/s/GPU", "TTFT P90", "hit", "limit", "KV used", "SLO")
+_FIGURES = ("P90 tok/s", "tok/s/GPU", "TTFT P90", "hit", "ceiling", "KV used", "SLO")
 
 
 def _figures(trial: Trial, slo: Mapping[str, float]) -> tuple[str, ...]:

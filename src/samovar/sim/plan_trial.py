@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from samovar.sim.explain import verdict
 from samovar.sim.outcome import SimRun
-from samovar.sim.plan_setup import Hardware, Rules, Setup, kv_tokens, lanes_of, sim_settings
+from samovar.sim.plan_setup import Hardware, Rules, Setup, kv_tokens, num_replicas, sim_settings
 from samovar.sim.report_limits import Explained, explain
 from samovar.sim.run import simulate
 from samovar.workload.metrics import Point, summarise
@@ -69,7 +67,7 @@ def run_job(bench: Bench, scripts: Sequence[Script], job: Job, progress: Callabl
         explained=explained,
         why=verdict(run, explained),
         kv_tokens=kv_tokens(bench.hardware, job.setup),
-        num_ranks=job.concurrency // lanes_of(bench.hardware, job.setup, job.concurrency) * job.setup.layout.dp,
+        num_ranks=num_replicas(bench.hardware, job.setup.layout) * job.setup.layout.dp,
         simulated_s=run.simulated_s,
         took_s=run.took_s,
     )
@@ -86,19 +84,15 @@ def rules_for(rules: Rules, concurrency: int) -> Rules:
 def simulate_point(
     hardware: Hardware, setup: Setup, rules: Rules, scripts: Sequence[Script], progress: Callable[[float], None]
 ) -> SimRun:
-    """One replica stands for all; its records carry the concurrency of the whole."""
-    run = simulate(sim_settings(hardware, setup, rules), scripts, progress)
-    if rules.replay.concurrency == lanes_of(hardware, setup, rules.replay.concurrency):
-        return run
-    records = tuple(msgspec.structs.replace(r, concurrency=rules.replay.concurrency) for r in run.records)
-    return replace(run, records=records)
+    """All engines that the devices are enough for, under one replay."""
+    return simulate(sim_settings(hardware, setup, rules), scripts, progress)
 
 
 def point_of(bench: Bench, job: Job, run: SimRun) -> Point:
     return summarise(
         run.records,
         concurrency=job.concurrency,
-        gpus=job.setup.layout.devices,
+        gpus=bench.hardware.gpus,
         price=bench.price,
         slo=dict(bench.slo),
         skipped_s=run.skipped_s,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from samovar.sim.layouts import layout_name
 from samovar.sim.plan_setup import Setup, engine_config, kv_tokens, tier_sizes
 from samovar.sim.plan_trial import Bench, Job, point_of, simulate_point
 from samovar.sim.report_limits import explain
+from samovar.sim.report_notes import left_notes, step_notes
 from samovar.sim.report_page import explained_page
 from samovar.sim.report_tables import Simulated
 from samovar.workload.metrics_record import RequestRecord
@@ -40,6 +41,8 @@ class SimulationJob:
     fitted: Fitted
     load: Mapping[str, Any]
     """Where the sessions come from, for the result."""
+    given: Mapping[str, str | None] = field(default_factory=dict)
+    """Model, device and steps as the user named them, for the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,8 @@ def run_simulation(
             parts.append(Simulated(point_of(job.bench, Job(job.setup, load), run), run, explain(run)))
             result = _result(job, parts)
             folder.finish(result, records)
-            write_report(explained_page(parts, f"Simulated: {output.name}", facts(job)), output / EXPLAINED)
+            told = [*facts(job), *beyond(job, parts)]
+            write_report(explained_page(parts, f"Simulated: {output.name}", told), output / EXPLAINED)
     return SimulationResult(result, tuple(parts))
 
 
@@ -93,7 +97,16 @@ def facts(job: SimulationJob) -> list[str]:
         whose = "all ranks of a machine" if job.setup.shared_tiers else "a rank"
         lines.append(f"Tiers of {whose}: {host:,} blocks in host memory" + (f", {disk:,} on disk" if disk else ""))
         lines += sizes.warnings
-    return lines
+    return lines + step_notes(hardware, layout)
+
+
+def beyond(job: SimulationJob, parts: Sequence[Simulated]) -> list[str]:
+    """Where a run's steps left those that were measured, one line for each concurrency."""
+    return [
+        f"{line}, at concurrency {part.point.concurrency}"
+        for part in parts
+        for line in left_notes(job.bench.hardware, job.setup, part.run)
+    ]
 
 
 def _result(job: SimulationJob, parts: list[Simulated]) -> BenchResult:
@@ -108,6 +121,8 @@ def _result(job: SimulationJob, parts: list[Simulated]) -> BenchResult:
             "device": hardware.device.name,
             "gpus": hardware.gpus,
             "steps": "cost model" if hardware.measured is None else "measured",
+            "given": dict(job.given),
+            "kv_format": job.setup.layout.kv(hardware.model).name,
             "engine": asdict(job.setup),
             "kv_tokens_of_a_rank": kv_tokens(hardware, job.setup),
             "traces": {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from samovar.sim.explain import evidence, slow_turns
+from samovar.sim.explain import LEAST_TURNS, evidence, none_ended, slow_turns
 from samovar.sim.outcome import SimRun, StepKind
 from samovar.sim.report_limits import Explained
 from samovar.workload.metrics import Point
+from samovar.workload.quantities import bytes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Simulated:
 
 
 def points_table(parts: Sequence[Simulated]) -> Table:
-    head = ("lanes", "sent", "cut off", "P90 tok/s", "E2E tok/s", "tok/s/GPU", "TTFT P90", "hit", "limit", "KV used",
+    head = ("lanes", "sent", "cut off", "P90 tok/s", "E2E tok/s", "tok/s/GPU", "TTFT P90", "hit", "ceiling", "KV used",
             "bound by")  # fmt: skip
     rows = [
         (
@@ -41,12 +42,12 @@ def points_table(parts: Sequence[Simulated]) -> Table:
             str(part.point.cut),
             number(part.point.p90_interactivity),
             number(part.point.p90_e2e_interactivity),
-            number(part.point.tokens_per_gpu_s, 0),
+            number(part.point.tokens_per_gpu_s if part.explained.turns else None, 0),
             seconds(part.point.ttft_s.p90),
             share(part.point.hit_rate),
             share(part.point.hit_ceiling),
             share(part.explained.kv_used_share),
-            part.explained.verdict,
+            part.explained.verdict if part.explained.turns else none_ended(part.run),
         )
         for part in parts
     ]
@@ -60,7 +61,7 @@ def turn_table(parts: Sequence[Simulated]) -> Table:
             str(part.point.concurrency),
             str(part.explained.turns),
             *(
-                seconds(value)
+                seconds(value if part.explained.turns else None)
                 for value in (
                     part.explained.turn.front_end_s,
                     part.explained.turn.queue_s,
@@ -96,7 +97,7 @@ def links_table(parts: Sequence[Simulated]) -> Table:
         (
             str(part.point.concurrency),
             link.name,
-            f"{link.bytes / 1e9:,.1f} GB",
+            bytes_text(link.bytes),
             share(link.busy_s / link.elapsed_s if link.elapsed_s else 0.0),
             share(link.bytes / (link.busy_s * link.bandwidth) if link.busy_s and link.bandwidth else 0.0),
         )
@@ -112,7 +113,7 @@ def evidence_table(parts: Sequence[Simulated]) -> Table:
     for part in parts:
         lanes = str(part.point.concurrency)
         rows += [(lanes, found.cause, share(found.share), found.told) for found in evidence(part.run, part.explained)]
-        if part.explained.turns:
+        if part.explained.turns >= LEAST_TURNS:
             rows.append((lanes, "the slowest tenth", "", slow_turns(part.run).told))
     return Table(
         "What bounds a turn, and how one can tell", ("lanes", "cause", "of a turn", "why"), tuple(rows), left=2

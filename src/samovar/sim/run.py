@@ -1,5 +1,6 @@
 """Runs the engine's own cores on a virtual clock: `simulate`.
 
+One replay drives all engines: a lane's calls go to engine `lane % engines`, within which the balancer chooses the rank.
 What happens next is the earliest of: a step's end, a request that reaches its core, an answer that reaches its client,
 a call of the replay that is due, a transfer's end, a time a core asked to be called at, a sample of memory. At one time
 results come first, then answers and requests, then plans. Nothing is drawn but by the seed: equal settings and scripts
@@ -23,6 +24,7 @@ from samovar.policy.retention import RetentionPolicy
 from samovar.sim.arrivals import Arrivals, outcome_of
 from samovar.sim.balancer import Balancer
 from samovar.sim.closing import cut_off, drain, write_down
+from samovar.sim.engine_tiers import build_tiers, links_of
 from samovar.sim.group import Group
 from samovar.sim.live import Live
 from samovar.sim.memory import NUM_SAMPLES, sample_memory
@@ -56,26 +58,35 @@ class Simulation:
         self._progress = progress
         self._replay = Replay(scripts, settings.replay)
         self._arrivals = Arrivals(config.block_tokens, settings.replay.concurrency, settings.seed)
-        self._balancer = Balancer(
-            settings.balancer, settings.ranks, config.max_num_seqs, settings.stats_delay_s, settings.servers
-        )
-        policies = [settings.policy(config) for _ in range(settings.ranks)]
-        self._tiers = settings.tiers.build(config, policies) if settings.tiers is not None else None
-        self._connectors: list[Connector | None] = [None] * settings.ranks
-        if self._tiers is not None:
-            self._connectors = [tiers.connector for tiers in self._tiers.ranks]
+        self._balancers = [
+            Balancer(settings.balancer, settings.ranks, config.max_num_seqs, settings.stats_delay_s, settings.servers)
+            for _ in range(settings.engines)
+        ]
+        policies = [settings.policy(config) for _ in range(settings.engines * settings.ranks)]
+        self._tiers = build_tiers(settings.tiers, config, policies, settings.ranks)
+        below = [one for tiers in self._tiers for one in tiers.ranks]
+        self._connectors: list[Connector | None] = [one.connector for one in below] or [None] * len(policies)
         self._ranks = [
             Rank(
                 number,
                 make_engine(config, policy, self._connectors[number]),
-                self._tiers.ranks[number].mover if self._tiers is not None else None,
+                below[number].mover if below else None,
                 settings.acceptance.mean_tokens,
                 self._answered,
             )
             for number, policy in enumerate(policies)
         ]
         self._tally = StepTally()
-        self._group = Group(self._ranks, settings.steps, self._tally, fast_forward=settings.fast_forward)
+        self._groups = [
+            Group(
+                self._ranks[first : first + settings.ranks],
+                settings.steps,
+                self._tally,
+                fast_forward=settings.fast_forward,
+            )
+            for first in range(0, len(policies), settings.ranks)
+        ]
+        """Of one engine each; they know nothing of each other."""
         self._events: list[tuple[float, int, Callable[[Live, float], None], Live]] = []
         self._order = count()
         self._live: dict[int, Live] = {}
@@ -100,8 +111,8 @@ class Simulation:
         cut = list(self._live.values())
         cut_off(self._ranks, cut, ended_s)
         drain(self._ranks, ended_s)
-        if self._tiers is not None:
-            self._tiers.check()
+        for tiers in self._tiers:
+            tiers.check()
         records, timings = write_down(
             self._ranks,
             [*self._ended, *cut],
@@ -117,11 +128,11 @@ class Simulation:
             timings=timings,
             steps=self._tally.totals(ended_s),
             memory=tuple(self._memory),
-            links=self._tiers.links() if self._tiers is not None else (),
+            links=links_of(self._tiers),
             stats=tuple(rank.engine.stats() for rank in self._ranks),
             simulated_s=ended_s - profile_s,
             took_s=time.perf_counter() - began,
-            num_steps=self._group.num_steps,
+            num_steps=sum(group.num_steps for group in self._groups),
             skipped_s=replay.skipped_s,
             sessions_begun=replay.begun_visits,
             sessions_finished=replay.finished_visits,
@@ -148,9 +159,8 @@ class Simulation:
         times = [self._next_sample_s, over_s if now < over_s else over_s + self._settings.grace_s]
         if self._events:
             times.append(self._events[0][0])
-        if self._group.step_ends_s is not None:
-            times.append(self._group.step_ends_s)
-        if self._tiers is not None:
+        times += [group.step_ends_s for group in self._groups if group.step_ends_s is not None]
+        if self._tiers:
             times += self._tier_times()
         next_s = min(times)
         if now < over_s:
@@ -175,28 +185,32 @@ class Simulation:
     # -- what happens ----------------------------------------------------------------------------------------------
 
     def _happen(self, now: float) -> None:
-        group = self._group
-        ended = group.step_ends_s is not None and group.step_ends_s <= now
-        if ended:
-            self._touched = {rank.number: rank for rank in group.end_step(now)}
+        ended = [group for group in self._groups if group.step_ends_s is not None and group.step_ends_s <= now]
+        self._touched = {rank.number: rank for group in ended for rank in group.end_step(now)}
         while self._events and self._events[0][0] <= now:
             _, _, happens, live = heappop(self._events)
             happens(live, now)
-        if self._tiers is not None:
+        if self._tiers:
             self._look_at_tiers(now)
         if self._due_s <= now and now < self._time_over_s:
             self._launch(now)
-        between_steps = group.step_ends_s is None
-        if self._touched:
-            group.plan(list(self._touched.values()), now)
-        if group.step_ends_s is None and (ended or self._touched):
-            group.begin_step(now)
-        if between_steps:
-            for rank in self._ranks:
-                self._balancer.changed(rank.number, rank.num_started, len(rank.live) - rank.num_started, now)
+        for group, balancer in zip(self._groups, self._balancers, strict=True):
+            self._work(group, balancer, group in ended, now)
         self._touched = {}
         if self._next_sample_s <= now:
             self._sample(now)
+
+    def _work(self, group: Group, balancer: Balancer, ended: bool, now: float) -> None:
+        """One engine's part. `ended`: its step did, just now."""
+        between_steps = group.step_ends_s is None
+        touched = [rank for rank in self._touched.values() if rank in group.ranks]
+        if touched:
+            group.plan(touched, now)
+        if group.step_ends_s is None and (ended or touched):
+            group.begin_step(now)
+        if between_steps:
+            for place, rank in enumerate(group.ranks):
+                balancer.changed(place, rank.num_started, len(rank.live) - rank.num_started, now)
 
     def _at(self, at_s: float, happens: Callable[[Live, float], None], live: Live) -> None:
         heappush(self._events, (at_s, next(self._order), happens, live))
@@ -224,7 +238,8 @@ class Simulation:
             self._at(at_s, self._submit, live)
 
     def _submit(self, live: Live, now: float) -> None:
-        live.rank = self._balancer.choose(live.launch, now)
+        engine = live.launch.lane % len(self._groups)
+        live.rank = engine * self._settings.ranks + self._balancers[engine].choose(live.launch, now)
         rank = self._ranks[live.rank]
         verdict = rank.submit(live, *self._arrivals.session_ids(live.launch), now)
         if verdict.error is None:

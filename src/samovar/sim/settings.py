@@ -53,7 +53,7 @@ class FrontEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimSettings:
-    """One point: one engine under one load."""
+    """One point: equal engines under one load. They share the sessions and nothing else."""
 
     steps: StepModel
     engine: EngineConfig
@@ -65,12 +65,15 @@ class SimSettings:
     policy: Callable[[EngineConfig], RetentionPolicy]
     """Makes a new one; called once per rank."""
     ranks: int = 1
-    """Engine cores in lockstep (the DP degree). 1 runs alone, by its own cadence."""
+    """Engine cores of an engine, in lockstep (the DP degree). 1 runs alone, by its own cadence."""
+    engines: int = 1
+    """Side by side. Engine i has the lanes i, i + engines, ..., and whatever sessions they come to."""
     grace_s: float = 30.0
     """Requests still running after `duration_s` get this long."""
     tiers: TierBuilder | None = None
+    """Of each engine."""
     balancer: BalancerName = "sticky"
-    """Which rank a request goes to.
+    """Which rank of its engine a request goes to.
 
     - "sticky": all turns of an agent go to its rank; its sub-agents go there too unless that rank is full. A session
       begins where fewest sessions are.
@@ -85,7 +88,7 @@ class SimSettings:
     front_end: FrontEnd = FrontEnd()
     acceptance: Acceptance = Acceptance()
     gpus: int = 1
-    """Of all ranks together, for figures per GPU."""
+    """Of all ranks of all engines together, for figures per GPU."""
     seed: int = 0
     fast_forward: bool = True
     """Steps that differ in nothing but positions are taken together. Changes no figure; off only to show that."""
@@ -95,8 +98,11 @@ class SimSettings:
     def __post_init__(self) -> None:
         if self.ranks < 1:
             raise ConfigError(f"ranks is {self.ranks}; it must be at least 1", param="ranks")
-        if self.gpus < self.ranks:
-            raise ConfigError(f"gpus is {self.gpus}; {self.ranks} ranks need at least as many", param="gpus")
+        if self.engines < 1:
+            raise ConfigError(f"engines is {self.engines}; it must be at least 1", param="engines")
+        ranks = self.engines * self.ranks
+        if self.gpus < ranks:
+            raise ConfigError(f"gpus is {self.gpus}; {ranks} ranks need at least as many", param="gpus")
         if self.servers < 1:
             raise ConfigError(f"servers is {self.servers}; it must be at least 1", param="servers")
         if not self.duration_s > 0:

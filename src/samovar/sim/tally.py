@@ -16,11 +16,23 @@ Kind = Literal["decode", "mixed", "prefill"]
 class StepTally:
     """Keeps the seconds of every step: 8 bytes for each of the group's and of every rank's, and 16 for its pieces."""
 
-    __slots__ = ("_group", "_idle_s", "_idle_since_s", "_kind_limits", "_limits", "_piece_counts", "_piece_s", "_ranks")
+    __slots__ = (
+        "_group",
+        "_idle_s",
+        "_idle_since_s",
+        "_kind_limits",
+        "_limits",
+        "_piece_counts",
+        "_piece_s",
+        "_ranks",
+        "_working",
+    )
 
     def __init__(self) -> None:
         self._clear()
         self._idle_since_s: float | None = 0.0
+        self._working: set[object] = set()
+        """Groups of which a step runs."""
 
     def _clear(self) -> None:
         self._group: dict[Kind, array[float]] = {}
@@ -67,12 +79,14 @@ class StepTally:
             found = kinds[kind] = array("d")
         found.append(seconds)
 
-    def idle(self, now: float) -> None:
-        """No step runs from now on."""
-        if self._idle_since_s is None:
+    def idle(self, group: object, now: float) -> None:
+        """No step of the group runs from now on."""
+        self._working.discard(group)
+        if self._idle_since_s is None and not self._working:
             self._idle_since_s = now
 
-    def busy(self, now: float) -> None:
+    def busy(self, group: object, now: float) -> None:
+        self._working.add(group)
         if self._idle_since_s is not None:
             self._idle_s += now - self._idle_since_s
             self._idle_since_s = None

@@ -33,7 +33,6 @@ from samovar.spec.device import Device
 from samovar.spec.link import Link
 from samovar.spec.model_shape import ModelShape
 
-DEVICES_PER_MACHINE = 8
 SLOT_BYTES = 120
 """What the real index takes for a block of a tier, used or not."""
 MANY_SLOTS = 5_000_000
@@ -53,7 +52,7 @@ class TierSettings:
     """On one device; what its host link carries."""
     kept_bytes: float
     """Of a block in host memory and on disk, for all devices of a rank."""
-    ranks_per_machine: int = DEVICES_PER_MACHINE
+    ranks_per_machine: int = 8
     compute_block_s: float = 0.02
     """Seconds to compute a block; what an eviction may cost."""
     shared: bool = False
@@ -148,7 +147,6 @@ def tiers_on(
     wanted: Wanted,
     *,
     compute_block_s: float = 0.02,
-    devices_per_machine: int = DEVICES_PER_MACHINE,
     replicas: int = 1,
     shared: bool = False,
     keep_once: bool = False,
@@ -159,17 +157,22 @@ def tiers_on(
     not give."""
     kv, block_tokens = layout.kv(model), model.block_tokens * layout.dcp
     of_device = model.kv_bytes_per_token(kv, layout.tp, layout.dcp) * block_tokens
-    engines = max(1, devices_per_machine // layout.devices)
+    engines = max(1, device.devices_per_machine // layout.devices)
     return TierSettings(
         wanted,
         host=device.link("host"),
         ssd=_shared(device.link("ssd"), min(replicas, engines)) if wanted.disk is not None else None,
         block_bytes=of_device,
         kept_bytes=model.kv_bytes_per_token(kv) * block_tokens if keep_once else of_device * layout.tp,
-        ranks_per_machine=max(1, devices_per_machine // layout.tp),
+        ranks_per_machine=ranks_per_machine(device, layout),
         compute_block_s=compute_block_s,
         shared=shared,
     )
+
+
+def ranks_per_machine(device: Device, layout: Layout) -> int:
+    """A rank that needs more than a machine has one to itself."""
+    return max(1, device.devices_per_machine // layout.tp)
 
 
 def _shared(link: Link, sharers: int) -> Link:

@@ -39,11 +39,8 @@ def load_kernels(name_or_path: str) -> Kernels:
     table = open_table("kernels", name_or_path)
     if not table.has("based_on"):
         return read_kernels(table)
-    base = table.text("based_on", choices=known("kernels"))
-    whole = open_table("kernels", base)
-    if whole.has("based_on"):
-        raise table.wrong("based_on", "a file that is not itself based on another")
-    return read_kernels(table.over(whole))
+    whole = {name: file for name in known("kernels") if not (file := open_table("kernels", name)).has("based_on")}
+    return read_kernels(table.over(whole[table.text("based_on", choices=whole)]))
 
 
 def open_table(kind: str, name_or_path: str) -> TomlTable:

@@ -41,6 +41,8 @@ class Device:
     """By name: host, ssd, rdma."""
     kernels: str
     """Name or path of the figures of its kernels."""
+    devices_per_machine: int = 8
+    """That share host memory and disk."""
 
     def compute_type(self, wanted: ComputeType) -> ComputeType:
         """What products of that type run as: bf16 where the device has no unit for it."""
@@ -73,6 +75,7 @@ def read_device(table: TomlTable) -> Device:
         scale_up=ScaleUp(scale_up.positive("bytes_per_s"), scale_up.integer("ranks")),
         links={} if links is None else {n: read_link(links.table(n), n, source) for n in LINKS if links.has(n)},
         kernels=table.text("kernels"),
+        devices_per_machine=table.integer("devices_per_machine", 8),
     )
     table.done()
     if device.reserved_bytes >= device.memory_bytes:

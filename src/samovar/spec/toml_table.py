@@ -137,7 +137,9 @@ class TomlTable:
         unknown = [key for key in self._data if key not in self._read]
         if unknown:
             known = ", ".join(sorted(self._read)) or "none"
-            raise ConfigError(f"{self.where}: unknown field {self._full(unknown[0])}; known here: {known}")
+            # TOML puts whatever stands below a [table] into it, which is where a field of the file's top goes astray.
+            hint = " (fields of the top level stand before the first [table])" if self._path else ""
+            raise ConfigError(f"{self.where}: unknown field {self._full(unknown[0])}; known here: {known}{hint}")
         for inner in self._inner:
             inner.done()
 

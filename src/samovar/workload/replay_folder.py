@@ -20,6 +20,8 @@ from samovar.workload.result import BenchResult, write_result
 
 KILLED = "the load generator was killed before the end"
 REQUESTS, RESULT, REPORT = "requests.jsonl", "result.json", "report.html"
+DERIVED = ("explained.html", "plan.html", "plan.json")
+"""What a simulation or a plan leaves there: of a run before, it would stand beside figures it does not explain."""
 
 
 class ReplayFolder:
@@ -32,7 +34,7 @@ class ReplayFolder:
         self._title = title
         make_folder(path, "--output")
         try:
-            for name in (RESULT, REPORT):
+            for name in (RESULT, REPORT, *DERIVED):
                 (path / name).unlink(missing_ok=True)
             self._file = (path / REQUESTS).open("wb", buffering=0)
         except OSError as error:

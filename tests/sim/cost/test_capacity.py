@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from samovar.base.errors import ConfigError
-from samovar.sim.cost.capacity import Memory, activation_bytes, capacity_tokens, kv_bytes, weight_bytes
+from samovar.sim.cost.capacity import Memory, activation_bytes, capacity_tokens, kv_bytes, least_tp, weight_bytes
 from samovar.sim.cost.layout import Layout
 from samovar.spec.catalog import load_device, load_model
 from tests.sim.cost.plain import DEVICE, GQA, MLA, MOE, V4
@@ -83,3 +83,15 @@ def test_what_does_not_fit_is_said_with_sizes() -> None:
         capacity_tokens(GQA, DEVICE, Layout(), Memory(gpu_memory_utilization=1.2))
     with pytest.raises(ConfigError, match="--tensor-parallel-size is 3"):
         capacity_tokens(GQA, DEVICE, Layout(tp=3), Memory())
+
+
+def test_the_fewest_devices_that_are_enough() -> None:
+    kimi, b200, gb10 = load_model("kimi-k2.6"), load_device("b200"), load_device("gb10")
+    least = least_tp(kimi, b200, Memory())
+    assert least == 4 and kv_bytes(kimi, b200, Layout(tp=least), Memory()) > 0
+    with pytest.raises(ConfigError, match="with --tensor-parallel-size alone 4 devices are enough"):
+        kv_bytes(kimi, b200, Layout(tp=least // 2), Memory())
+    nowhere = Memory(gpu_memory_utilization=0.01)
+    assert least_tp(kimi, gb10, nowhere) is None
+    with pytest.raises(ConfigError, match=r"and may use 1\.3$"):
+        kv_bytes(kimi, gb10, Layout(), nowhere)

@@ -36,6 +36,10 @@ def test_between_knots_it_is_linear(batch: float, prefill: float, kv: float) -> 
     assert TABLE.seconds(batch, prefill, kv) == pytest.approx(seconds(batch, prefill, kv), rel=1e-9)
 
 
+def test_it_reaches_to_its_last_knots() -> None:
+    assert TABLE.reach == (64, 8192, 1_000_000)
+
+
 def test_beyond_the_last_knot_the_slope_goes_on() -> None:
     assert TABLE.seconds(8, 10_000, 2_000_000) == pytest.approx(seconds(8, 10_000, 2_000_000))
     assert TABLE.seconds(0, 0, 0) == TABLE.seconds(1, 0, 0)

@@ -76,16 +76,35 @@ def kv_bytes(model: ModelShape, device: Device, layout: Layout, memory: Memory) 
             f"--gpu-memory-utilization is {memory.gpu_memory_utilization}; it must be more than 0 and at most 1"
         )
     usable = memory.gpu_memory_utilization * device.memory_bytes
-    weights = weight_bytes(model, layout, drafts=memory.drafts)
-    taken = weights + device.reserved_bytes + (device.collective_bytes if layout.devices > 1 else 0)
-    taken += activation_bytes(model, layout, memory.max_num_batched_tokens)
-    taken += memory.max_num_seqs * model.kv_bytes_per_sequence()
+    taken = _taken_bytes(model, device, layout, memory)
     if usable <= taken:
+        weights, least = weight_bytes(model, layout, drafts=memory.drafts), least_tp(model, device, memory)
         raise ConfigError(
             f"{model.name} on {layout.devices} x {device.name} (tp {layout.tp}, dp {layout.dp}): a rank needs"
             f" {taken / 1e9:.1f} GB beside its KV, {weights / 1e9:.1f} of it weights, and may use {usable / 1e9:.1f}"
+            + (f"; with --tensor-parallel-size alone {least} devices are enough" if least else "")
         )
     return usable - taken
+
+
+def least_tp(model: ModelShape, device: Device, memory: Memory) -> int | None:
+    """The smallest power of two of devices that hold the model and some KV by tensor parallelism alone; None when those
+    that its heads can be divided over do not."""
+    usable = memory.gpu_memory_utilization * device.memory_bytes
+    tp = 1
+    while all(shape.heads % tp == 0 for shape in model.attention):
+        if _taken_bytes(model, device, Layout(tp=tp), memory) < usable:
+            return tp
+        tp *= 2
+    return None
+
+
+def _taken_bytes(model: ModelShape, device: Device, layout: Layout, memory: Memory) -> float:
+    """Of one device, beside KV blocks."""
+    taken = weight_bytes(model, layout, drafts=memory.drafts) + device.reserved_bytes
+    taken += device.collective_bytes if layout.devices > 1 else 0
+    taken += activation_bytes(model, layout, memory.max_num_batched_tokens)
+    return taken + memory.max_num_seqs * model.kv_bytes_per_sequence()
 
 
 def capacity_tokens(model: ModelShape, device: Device, layout: Layout, memory: Memory) -> int:

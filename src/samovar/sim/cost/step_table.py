@@ -33,6 +33,12 @@ class StepTable(msgspec.Struct, frozen=True):
     knots: tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
     values: tuple[float, ...]
 
+    @property
+    def reach(self) -> tuple[float, float, float]:
+        """The last knot of each axis."""
+        batch, prefill, kv = self.knots
+        return batch[-1], prefill[-1], kv[-1]
+
     def seconds(self, batch: float, prefill_tokens: float, kv_read_tokens: float) -> float:
         """Beyond the last knot of an axis the last slope goes on, but never downwards; before the first, its value."""
         inside = self._at(batch, prefill_tokens, kv_read_tokens, 1.0)
