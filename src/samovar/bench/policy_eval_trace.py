@@ -18,11 +18,10 @@ from samovar.base.errors import TraceError
 from samovar.base.keys import KEY_BYTES
 from samovar.workload.load import grouped
 from samovar.workload.reuse import find_reuse
-from samovar.workload.session import SessionTree, common_prefix
+from samovar.workload.session import SessionTree, common_prefix, outcome_word
 
 Nodes = NDArray[np.int64]
 _UNSEEN, _ROOT = -2, -1
-_REASONS = {"tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +129,7 @@ def _requests(session: SessionTree, number: int, nodes: list[Nodes], keys: list[
             nodes=own + offset,
             kept=kept,
             new_keys=tuple(keys[node] for node in own[kept:].tolist()),
-            reason=_REASONS.get(turn.stop, turn.stop),
+            reason=outcome_word(turn.stop),
             back_s=following.start_s - turn.start_s if following is not None else None,
         )
 

@@ -8,8 +8,7 @@ from samovar.sim.prompt_keys import PromptKeys
 from samovar.workload.metrics_ceiling import InfiniteCache
 from samovar.workload.prompts import seed_of
 from samovar.workload.replay import Launch
-
-_OUTCOMES = {"tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
+from samovar.workload.session import outcome_word
 
 
 class Arrivals:
@@ -41,5 +40,4 @@ class Arrivals:
 
 def outcome_of(launch: Launch) -> str:
     """How the recorded answer ended, in the words of a server that has read it; "" when the trace does not tell."""
-    stop = launch.call.recorded.stop
-    return _OUTCOMES.get(stop, stop)
+    return outcome_word(launch.call.recorded.stop)

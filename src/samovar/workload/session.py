@@ -170,3 +170,11 @@ def common_prefix(a: BlockIds, b: BlockIds) -> int:
         else:
             high = middle
     return low
+
+
+_OUTCOMES = {"tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
+
+
+def outcome_word(stop: str) -> str:
+    """A trace's word for the end of an answer in the words of a server, which retention policies hear."""
+    return _OUTCOMES.get(stop, stop)
