@@ -37,9 +37,11 @@ class Background:
     def _run(self) -> None:
         while True:
             self._wanted.wait()
-            if self._ending.wait(GATHER_S):
-                return
+            self._ending.wait(GATHER_S)
             self._wanted.clear()
+            # Only now: the wake-up of a stop that came before is gone with the others.
+            if self._ending.is_set():
+                return
             try:
                 while self._tend() and not self._ending.is_set():
                     pass
