@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+import sys
 
 import pytest
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure is told when it happens: where a run is ended from outside, its summary never comes. With several
+    processes only the one that gathers the reports tells."""
+    if report.failed and not os.environ.get("PYTEST_XDIST_WORKER"):
+        print(f"\n{report.outcome} in {report.when}: {report.nodeid}", file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture(scope="session")
