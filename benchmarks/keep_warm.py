@@ -31,7 +31,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from samovar.bench.result import bench_result, write_result
+from samovar.workload.result import bench_result, write_result
 
 BLOCK = 16
 DEVICE_TOKENS = 11_520

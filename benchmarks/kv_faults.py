@@ -27,7 +27,6 @@ from benchmarks.peer_client import Endpoint, complete
 from benchmarks.soak import clients
 import httpx
 
-from samovar.bench.result import bench_result, write_result
 from samovar.cli.surroundings import cache_dir
 from samovar.core.stats import EngineStats
 from samovar.models.locate import DEFAULT_MODEL, locate
@@ -36,6 +35,7 @@ from samovar.runner.config import EngineProcessConfig
 from samovar.serve.config import ServeConfig
 from samovar.serve.run import listen, serve
 from samovar.text.checkpoint import load_text
+from samovar.workload.result import bench_result, write_result
 
 QUIET_S = 45.0
 """After the load: longer than the longest deadline of a transfer."""
@@ -118,6 +118,8 @@ async def soak(options: argparse.Namespace, disk: str) -> tuple[dict[str, Any], 
     wrong += miscounted(stats)
     wrong += [f"{held} blocks leaked"] if held else []
     wrong += ["the same prompts were answered with other tokens"] if after != before else []
+    unused = [tier for tier in ("host", "disk") if not stats.cached_tokens_by_tier.get(tier)]
+    wrong += [f"nothing was found in {tier}: its faults were not tried" for tier in unused]
     wrong += [f"the replay ended with {code}"] if code else []
     wrong += [f"{leaving['errors']} requests failed"] if leaving["errors"] else []
     wrong += [f"{stats.differing_blocks} wrong blocks were delivered"] if stats.differing_blocks else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 import errno
+from inspect import signature
 import os
 import random
 import sys
@@ -79,22 +80,26 @@ def _break_arena() -> None:
     chance = random.Random(os.getpid() + 1)
     get, put = HostArena.get, HostArena.put
 
-    def faulty_get(self: HostArena, slot: int, key: bytes, generation: int, out: Bytes) -> Outcome:
+    def faulty_get(
+        self: HostArena, slot: int, key: bytes, generation: int, out: Bytes, *, cached: bool = False
+    ) -> Outcome:
         roll = chance.random()
         if roll < FAULTS / 4:
             raise RuntimeError("the host tier was told to fail")
         if roll < FAULTS / 2:
             at = self.offset(slot) + chance.randrange(out.size)
             self.memory[at] ^= 1
-        return get(self, slot, key, generation, out)
+        return get(self, slot, key, generation, out, cached=cached)
 
     def faulty_put(self: HostArena, slot: int, key: bytes, generation: int, data: Bytes) -> None:
         if chance.random() < FAULTS / 4:
             raise RuntimeError("the host tier was told to fail")
         put(self, slot, key, generation, data)
 
-    HostArena.get = faulty_get  # type: ignore[method-assign]
-    HostArena.put = faulty_put  # type: ignore[method-assign]
+    for name, faulty in (("get", faulty_get), ("put", faulty_put)):
+        if list(signature(faulty).parameters) != list(signature(getattr(HostArena, name)).parameters):
+            raise SystemExit(f"HostArena.{name} is called in another way now: its faults would not be those meant")
+        setattr(HostArena, name, faulty)
 
 
 if __name__ == "__main__":

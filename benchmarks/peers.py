@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from samovar.base.errors import SamovarError
-from samovar.bench.result import bench_result, write_result
+from samovar.workload.result import bench_result, write_result
 
 SHOWN = {
     "single512": ("stream_tokens_per_s", "ttft_ms", "longest_gap_ms"),

@@ -27,12 +27,12 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from samovar.bench.result import bench_result, write_result
 from samovar.models.locate import DEFAULT_MODEL
 from samovar.workload.reading import read_sessions
 from samovar.workload.replay import ReplayConfig
 from samovar.workload.replay_fit import fit as fit_trees
 from samovar.workload.replay_script import Script, script_of
+from samovar.workload.result import bench_result, write_result
 from samovar.workload.scale import ScaleCounts, divisor, scaled
 
 LEAST_BUSY = 0.7

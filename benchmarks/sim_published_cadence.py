@@ -115,7 +115,6 @@ def t9_run(interval: int, guard: bool, share: float, progress: Progress) -> Seen
         replay=ReplayConfig(concurrency=8, start_from=0.0, start_to=0.0, max_visits=8),
         duration_s=1e5,
         policy=lambda config: LRU(),
-        gpus=4,
         capacity_guard=guard,
     )
     made = simulate(settings, at_once(8, 6000, 300), progress)

@@ -30,7 +30,7 @@ def run(
     settings = change(sim_settings(hardware, setup, rules))
     began_s = time.process_time()
     made = simulate(settings, scripts, progress)
-    seen = figures(made, settings.gpus)
+    seen = figures(made, hardware.gpus)
     seen |= {"kv_tokens": kv_tokens(hardware, setup), "cpu_s": time.process_time() - began_s}
     # An engine's own log leaves out the time between steps.
     between_ms = 1e3 * load_kernels(hardware.device.kernels).step.sync_s if setup.layout.dp > 1 else 0.0

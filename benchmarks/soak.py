@@ -21,7 +21,6 @@ import time
 
 import httpx
 
-from samovar.bench.result import bench_result, write_result
 from samovar.cli.surroundings import cache_dir
 from samovar.models.locate import DEFAULT_MODEL, locate
 from samovar.runner.client import EngineClient
@@ -29,6 +28,7 @@ from samovar.runner.config import EngineProcessConfig
 from samovar.serve.config import ServeConfig
 from samovar.serve.run import listen, serve
 from samovar.text.checkpoint import load_text
+from samovar.workload.result import bench_result, write_result
 
 MiB = 1 << 20
 

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from samovar.bench.frontend import FrontendBench, Ready, run
-from samovar.bench.result import BenchResult
 from samovar.cli.bench import app
 from samovar.cli.bench_frontend import ServedFrontEnd
 from samovar.serve.prompts import Domain
 from samovar.text.checkpoint import TextParts, load_text
+from samovar.workload.result import BenchResult
 
 pytestmark = pytest.mark.model
 

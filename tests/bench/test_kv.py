@@ -14,9 +14,9 @@ from samovar.base.errors import ConfigError
 from samovar.bench.compute.timing import Timing
 from samovar.bench.kv import KVBench, pool_shapes, run
 from samovar.bench.kv_figures import figures_of
-from samovar.bench.result import BenchResult
 from samovar.cli.bench import app
 from samovar.spec.model import ModelSpec, RopeSpec
+from samovar.workload.result import BenchResult
 
 SHAPES = (((1, 2, 16, 16, 2), "uint16"), ((1, 2, 8, 32, 2), "uint16")) * 2
 SMALL = KVBench(sizes_bytes=(64 << 10,), threads=(1, 2), repeats=2, memory_bytes=1 << 20)

@@ -15,13 +15,13 @@ from samovar.bench.replay import Live, ReplayOptions
 from samovar.bench.replay_files import ReplaySource
 from samovar.bench.replay_job import ReplayJob, run_job
 from samovar.bench.replay_server import Server, ServerOptions
-from samovar.bench.result import BenchResult
 from samovar.workload.metrics import Point
 from samovar.workload.metrics_record import RequestRecord, read_records
 from samovar.workload.prompts import TokenRange
 from samovar.workload.recording import PROBE_SESSION
 from samovar.workload.replay import ReplayConfig
 from samovar.workload.replay_fit import Fitted
+from samovar.workload.result import BenchResult
 from samovar.workload.session import SessionTree
 from tests.bench.fake_server import FakeServer, running
 from tests.workload.replay_trees import main_stream, subagent, tree, turn

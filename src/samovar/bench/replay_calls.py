@@ -12,6 +12,7 @@ import numpy as np
 
 from samovar.bench.replay_client import Answer, ask
 from samovar.bench.replay_server import Server
+from samovar.workload.agent_names import session_names
 from samovar.workload.metrics_ceiling import InfiniteCache
 from samovar.workload.metrics_record import RequestRecord
 from samovar.workload.prompts import Tokens
@@ -122,17 +123,14 @@ class Caller:
 
     def _headers(self, launch: Launch) -> dict[str, str]:
         """Names of the agent and its parent, as agents' clients send them."""
-        streams = launch.script.tree.streams
-        stream = streams[launch.call.stream]
-        visit = f"{self._name}-l{launch.lane}-v{launch.visit}"
+        own, parent = session_names(self._name, launch)
         headers = {
             "content-type": "application/json",
-            "x-request-id": f"{visit}-s{launch.call.stream}-t{launch.call.turn}-{launch.id}",
-            "x-session-id": f"{visit}-s{launch.call.stream}",
+            "x-request-id": f"{own}-t{launch.call.turn}-{launch.id}",
+            "x-session-id": own,
         }
-        if stream.parent is not None:
-            at = next(number for number, other in enumerate(streams) if other.id == stream.parent)
-            headers["x-parent-session-id"] = f"{visit}-s{at}"
+        if parent:
+            headers["x-parent-session-id"] = parent
         return headers
 
     def _remember(self, sent: Sent) -> None:

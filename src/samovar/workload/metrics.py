@@ -255,7 +255,7 @@ def parse_slo(terms: Iterable[str]) -> dict[str, float]:
             value = float(text)
         except ValueError:
             value = float("nan")
-        if key not in SLO_NAMES or not value > 0:
+        if key not in SLO_NAMES or not 0 < value < np.inf:
             raise ConfigError(
                 f"--slo {term}: must be NAME=NUMBER with a number above 0 and NAME one of {', '.join(SLO_NAMES)}",
                 param="slo",

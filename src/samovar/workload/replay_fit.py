@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from samovar.base.errors import ConfigError
-from samovar.workload.session import SessionTree, Stream
+from samovar.workload.session import SessionTree, Stream, Turn
 
 Fit = Literal["skip", "cut"]
 
@@ -23,7 +23,12 @@ class Fitted:
 
 def peak_tokens(tree: SessionTree) -> int:
     """Largest prompt with its answer."""
-    return max(turn.input_tokens + turn.output_tokens for stream in tree.streams for turn in stream.turns)
+    return max(_tokens(turn) for stream in tree.streams for turn in stream.turns)
+
+
+def _tokens(turn: Turn) -> int:
+    """As a replay sends it: no prompt and no answer is empty."""
+    return max(1, turn.input_tokens) + max(1, turn.output_tokens)
 
 
 def fit(trees: Iterable[SessionTree], max_tokens: int, how: Fit) -> Fitted:
@@ -65,7 +70,7 @@ def cut_to(tree: SessionTree, max_tokens: int) -> SessionTree | None:
             continue
         size = 0
         for turn in stream.turns:
-            if turn.input_tokens + turn.output_tokens > max_tokens:
+            if _tokens(turn) > max_tokens:
                 break
             size += 1
         if size == 0:
