@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -86,7 +91,7 @@ def test_the_plan_says_what_and_why(planned: tuple[Path, str, dict[str, Any]]) -
                   "Not to be had", "Recommended: ", "vllm serve MODEL --tensor-parallel-size",
                   best["verdict"].split(" (")[0]):  # fmt: skip
         assert words in told, words
-    assert {path.name for path in out.iterdir()} == {"plan.html", "plan.json"}
+    assert {path.name for path in out.iterdir()} == {"plan.html", "plan.json", "trials.jsonl"}
     page = (out / "plan.html").read_text()
     assert "Frontier" in page and "vllm serve" in page and "<script src" not in page
 
@@ -123,7 +128,10 @@ def test_the_command_printed_gives_the_same_figures(planned: tuple[Path, str, di
         (("--retention-policy", "x"), "--retention-policy x: must be one of lru"),
         (("--kv-offloading-size", "-3"), "--kv-offloading-size is '-3'"),
         (("--processes", 0), "--processes is 0; it must be at least 1"),
-        (("--max-model-len", 10), "none of 4 sessions fits the context of 10 tokens"),
+        (("--gpu-memory-utilization", "nan"), "--gpu-memory-utilization is nan; it must be more than 0 and at most 1"),
+        (("--kv-cache-dtype", "x"), "--kv-cache-dtype x: must be one of auto"),
+        (("--processes", 10**6), "--processes is 1000000; it must be at most 256"),
+        (("--max-model-len", 10), "--max-model-len is 10: none of 4 sessions fits the context of 10 tokens"),
     ],
 )
 def test_what_cannot_work_is_named(flags: tuple[object, ...], named: str, traces: Path, tmp_path: Path) -> None:
@@ -137,3 +145,51 @@ def test_a_folder_with_anything_in_it_is_left_alone(traces: Path, tmp_path: Path
     (tmp_path / "mine").write_text("mine")
     done = invoke("plan", "--trace", traces, "--model", "kimi-k2.6", "--device", "B200", "--output", tmp_path)
     assert isinstance(done.exception, ConfigError) and "is not empty" in done.exception.message
+
+
+def test_ctrl_c_leaves_what_had_ended_and_the_next_run_goes_on(
+    traces: Path, own: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    flags = ["--trace", traces, "--model", own[0], "--device", own[1], "--gpus", 1, "--concurrency", 2, "--duration",
+             2, "--processes", 2, "--output", out]  # fmt: skip
+    command = [sys.executable, "-m", "samovar.cli.main", "plan", *map(str, flags)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+    until = time.monotonic() + 60
+    while num_lines(out / "trials.jsonl") < 3 and running.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
+    told, errors = running.communicate()
+    assert (running.returncode, told) == (130, ""), errors
+    had = num_lines(out / "trials.jsonl") - 1
+    assert had >= 2 and f"interrupted after {had} of about" in errors and "Traceback" not in errors
+    assert f"the same command with --output {out} goes on from there" in " ".join(errors.split())
+    result = json.loads((out / "plan.json").read_text())["measured"]
+    assert result["complete"] is False and len(result["trials"]) == had
+    until = time.monotonic() + 20
+    while (left := alive(running.pid)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left
+    done = invoke("plan", *flags)
+    assert done.exit_code == 0, done.output
+    assert f"{had} simulations of an earlier run are taken over" in done.output
+    assert json.loads((out / "plan.json").read_text())["measured"]["complete"] is True
+    other = invoke("plan", *flags, "--seed", 5)
+    assert isinstance(other.exception, ConfigError) and "--seed was 42 and is 5" in other.exception.message
+
+
+def num_lines(path: Path) -> int:
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def alive(group: int) -> list[str]:
+    """Processes of the group, but for those that have ended and that nobody has asked about since."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, of, *_ = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(of) == group and state != "Z":
+            found.append(path.parent.name)
+    return found

@@ -7,8 +7,12 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from samovar.cli import sim_screen
+from samovar.cli.progress import Lines
 from samovar.cli.sim_screen import load_bars, show, trial_bar
+from samovar.sim.plan_search import Told
 from samovar.sim.report_tables import Table
+from tests.sim.plan_made import hardware, trial
 
 TABLE = Table(
     "Title [with] brackets",
@@ -38,18 +42,24 @@ def test_an_empty_table_is_not_shown() -> None:
     assert out.getvalue() == ""
 
 
-def test_bars_tell_shares_and_leave_pipes_alone() -> None:
+def test_bars_tell_shares_and_pipes_get_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim_screen, "Lines", lambda console: Lines(console, 0.0))
     for terminal in (True, False):
-        made, out = console(terminal=terminal)
+        made, out = console(width=120, terminal=terminal)
         with load_bars(made, (1, 64)) as told:
             told(1, 0.5)
-            told(1, 1.0)
             told(64, 0.25)
-        with trial_bar(made) as planned:
-            planned(3.5, 70)
-            planned(12, 70)
-        assert ("concurrency 64" in out.getvalue()) is terminal
-        assert ("simulating, 12 of 70" in out.getvalue()) is terminal
+        with trial_bar(made, hardware()) as planned:
+            planned(Told(3.5, 70))
+            planned(Told(12, 70, trial(4802, 68.8, load=16)))
+        text = out.getvalue()
+        assert ("concurrency 64" in text) and ("simulating, 12 of about 70" in text) is terminal
+        if not terminal:
+            assert text.splitlines() == [
+                "concurrency 1: 50%",
+                "concurrency 64: 25%",
+                "12 of about 70 simulated, the last one: 16 lanes, TP8: 4,802 tok/s/GPU at 68.8 tok/s (P90)",
+            ]
 
 
 def test_an_interrupt_is_passed_on_with_what_is_left() -> None:
@@ -65,8 +75,3 @@ def test_an_interrupt_is_passed_on_with_what_is_left() -> None:
                 told(load, 0.5)
             raise KeyboardInterrupt
         assert words in out.getvalue()
-    made, out = console(width=120, terminal=False)
-    with pytest.raises(KeyboardInterrupt), trial_bar(made) as planned:
-        planned(3.5, 70)
-        raise KeyboardInterrupt
-    assert "interrupted after 3 simulations: no plan was written" in out.getvalue()

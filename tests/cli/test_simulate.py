@@ -18,7 +18,7 @@ from samovar.sim.report import EXPLAINED
 from samovar.workload.metrics import summarise
 from samovar.workload.metrics_record import read_records
 from samovar.workload.replay_folder import DERIVED
-from tests.cli.sim_traces import write
+from tests.cli.sim_traces import session, write
 
 app = typer.Typer()
 app.command()(simulate)
@@ -169,7 +169,7 @@ def test_measured_steps_and_drafts(traces: Path, tmp_path: Path) -> None:
         (("--tp", 8, "--kv-disk-path", "/d"), "--kv-disk-path is given without --kv-disk-size"),
         (("--tp", 8, "--kv-offloading-size", 8, "--kv-shared"), "--kv-shared has no effect without"),
         (("--tp", 8, "--gpu-memory-utilization", "1.5"), "--gpu-memory-utilization is 1.5"),
-        (("--tp", 8, "--front-end-request-ms", "-1"), "--front-end-request-ms is -1; it must be at least 0"),
+        (("--tp", 8, "--front-end-request-ms", "-1"), "--front-end-request-ms is -1; it must be from 0 to 1e+06"),
         (("--tp", 8, "--front-end-request-ms", "inf"), "--front-end-request-ms is inf; it must be a finite number"),
         (("--tp", 8, "--front-end-output-token-ms", "nan"), "--front-end-output-token-ms is nan; it must be a finite"),
         (("--tp", 8, "--duration", "inf"), "--duration is inf; it must be a finite number"),
@@ -191,6 +191,30 @@ def test_measured_steps_and_drafts(traces: Path, tmp_path: Path) -> None:
             ("--tp", 8, "--num-gpu-blocks-override", 1),
             "with --num-gpu-blocks-override 1 one rank keeps the KV of 64 tokens: none of 4 sessions fits",
         ),
+        (("--tp", 8, "--num-gpu-blocks-override", 10**9), "override is 1000000000; it must be at most 20000000"),
+        (("--tp", 8, "--max-model-len", 10), "--max-model-len is 10: none of 4 sessions fits the context of 10 tokens"),
+        (("--tp", 8, "--price", "rent=inf"), "--price rent=inf"),
+        (
+            ("--tp", 8, "--front-end-request-ms", "1e300"),
+            "--front-end-request-ms is 1e+300; it must be from 0 to 1e+06",
+        ),
+        (("--tp", 8, "--duration", "1e9"), "--duration is 1e+09 s; it must be at most 1e+07"),
+        (("--tp", 8, "--num-speculative-tokens", -1), "--num-speculative-tokens is -1; it must be at least 0"),
+        (("--tp", 8, "--num-speculative-tokens", 99), "--num-speculative-tokens is 99; it must be at most 64"),
+        (("--tp", 8, "--gpus", 8000), "--gpus is 8000; it must be at most 4096"),
+        (("--tp", 8, "--kv-cache-dtype", "fp99"), "--kv-cache-dtype fp99: must be one of auto, fp32"),
+        (
+            ("--tp", 8, "--retention-policy", "ttl", "--retention-ttl-s", "nan"),
+            "--retention-ttl-s is nan; it must be a finite number above 0",
+        ),
+        (("--tp", 8, "--balancer", ""), "--balancer : must be one of sticky"),
+        (
+            ("--tp", 8, "--no-enable-prefix-caching", "--kv-offloading-size", 64),
+            "tiers below the device have no effect with --no-enable-prefix-caching",
+        ),
+        (("--tp", 8, "--steps", "here.csv"), "--steps: unknown step 'here.csv'"),
+        (("--tp", 8, "--model", "here.toml"), "--model: cannot read here.toml"),
+        (("--tp", 8, "--slo", "p90_ttft_s=inf"), "--slo p90_ttft_s=inf"),
         (("--tp", 8, "--steps", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
         (
             ("--tp", 8, "--steps", "glm-5.3-flash-4xgb10-dcp4", "--monokernel", "on"),
@@ -220,6 +244,23 @@ def test_broken_files_alone_are_counted_and_named(tmp_path: Path) -> None:
     told = done.exception.message
     assert told.startswith("no sessions to replay: --skip-bad left out 2 of 2 files, the first: ")
     assert str(folder / "a.json") in told
+
+
+def test_calls_recorded_with_no_tokens_have_one(tmp_path: Path) -> None:
+    """Prompts and answers of 0 tokens, which a trace may have, are the longest of their session here."""
+    for name, fields in (("in", {"in": 0, "hash_ids": []}), ("out", {"out": 0})):
+        one = session(name, turns=2)
+        one["requests"] = [{**one["requests"][0], **fields}]
+        (tmp_path / f"{name}.json").write_text(json.dumps(one))
+        (point,) = run(tmp_path / f"{name}.json", tmp_path / name, "--tp", 8)["measured"]["points"]  # type: ignore[index]
+        assert point["ok"] == point["issued"] > 0
+
+
+def test_sessions_beyond_the_kv_of_a_rank_are_told_so(tmp_path: Path) -> None:
+    (tmp_path / "long.json").write_text(json.dumps(session("long", turns=2, first=3_000_000)))
+    done = invoke("simulate", "--trace", tmp_path, "--model", "kimi-k2.6", "--device", "B200", "--tp", 8)
+    assert isinstance(done.exception, ConfigError)
+    assert "one rank keeps the KV of 2,636,352 tokens: none of 1 sessions fits" in done.exception.message
 
 
 def test_a_device_with_unknown_kernels_is_refused_before_traces_are_read(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from samovar.sim.cost.layout import Layout
@@ -59,13 +59,15 @@ class FormulaRunner:
     """`rate(job)` -> tokens per second and GPU, P90 interactivity."""
 
     rate: Callable[[Job], tuple[float, float]]
+    turns: Callable[[Job], Explained] = lambda job: explained()
     ran: list[Job] = field(default_factory=list)
 
-    def run(self, jobs: Iterable[Job], progress: Callable[[float], None]) -> list[Trial]:
+    def run(self, jobs: Iterable[Job], progress: Callable[[float, Trial | None], None]) -> list[Trial]:
         found = []
         for number, job in enumerate(jobs, 1):
             self.ran.append(job)
             rate, interactivity = self.rate(job)
-            found.append(trial(rate, interactivity, load=job.concurrency, of=job.setup))
-            progress(number)
+            made = trial(rate, interactivity, load=job.concurrency, of=job.setup)
+            found.append(replace(made, explained=self.turns(job)))
+            progress(number, found[-1])
         return found

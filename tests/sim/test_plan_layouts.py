@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from samovar.base.errors import ConfigError
+from samovar.kv.settings import tiers_of
 from samovar.sim.cost.layout import Layout
 from samovar.sim.layouts import candidates, layout_name, usable
 from samovar.sim.plan_changes import LAYOUT, Offer, combined, menu, neighbours
@@ -93,3 +94,9 @@ def test_neighbours_turn_knobs_that_are_turned() -> None:
     names = [change.name for change in neighbours(turned, 1)]
     assert names == ["prefill interval 4", "prefill interval 16", "chunks of 1,024", "steps of 8,192 tokens"]
     assert all(usable(hardware(), change.apply(turned)) is None for change in neighbours(turned, 1))
+
+
+def test_tiers_that_hold_nothing_are_not_tried() -> None:
+    refused = usable(hardware(), setup(tiers=tiers_of(offloading_size="1MB")))
+    assert refused is not None and "holds no block" in refused.reason
+    assert usable(hardware(), setup(tiers=tiers_of(offloading_size="64"))) is None

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 import os
+from pathlib import Path
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
 from samovar.base.errors import ConfigError
 from samovar.sim.cost.layout import Layout
-from samovar.sim.plan_pool import TrialFailed, TrialPool
+from samovar.sim.plan_pool import TrialPool
 from samovar.sim.plan_setup import Rules
 from samovar.sim.plan_trial import Bench, Job, Trial, rules_for, run_job, watched_s
 from samovar.workload.replay import ReplayConfig
@@ -37,6 +41,10 @@ JOBS = [
 ]
 
 
+def silent(done: float, trial: Trial | None) -> None:
+    pass
+
+
 def timeless(trials: list[Trial]) -> list[Trial]:
     return [replace(trial, took_s=0.0) for trial in trials]
 
@@ -50,10 +58,18 @@ def test_workers_find_what_this_process_finds() -> None:
     scripts = [script_of(tree) for tree in TREES]
     here = [run_job(BENCH, scripts, job, lambda share: None) for job in JOBS]
     told: list[float] = []
+    ended: list[Trial] = []
+
+    def progress(done: float, trial: Trial | None) -> None:
+        told.append(done)
+        if trial is not None:
+            ended.append(trial)
+
     with TrialPool(BENCH, TREES, 2) as pool:
-        there = pool.run(JOBS, told.append)
-        again = pool.run(reversed(JOBS), lambda done: None)
+        there = pool.run(JOBS, progress)
+        again = pool.run(reversed(JOBS), silent)
     assert timeless(there) == timeless(here) == timeless(again)[::-1]
+    assert sorted(ended, key=lambda trial: JOBS.index(trial.job)) == there
     assert told[-1] == len(JOBS) and all(0 <= done <= len(JOBS) for done in told)
     assert all(trial.point.ok > 0 for trial in here)
 
@@ -61,16 +77,78 @@ def test_workers_find_what_this_process_finds() -> None:
 def test_failures_are_told() -> None:
     too_long = replace(JOBS[0], setup=replace(JOBS[0].setup, max_model_len=10**9))
     with TrialPool(BENCH, TREES, 1) as pool, pytest.raises(ConfigError, match="does not fit"):
-        pool.run([too_long], lambda done: None)
+        pool.run([too_long], silent)
     with TrialPool(BENCH, (), 1) as pool, pytest.raises(ConfigError, match="no sessions to replay"):
-        pool.run(JOBS[:1], lambda done: None)
+        pool.run(JOBS[:1], silent)
     with pytest.raises(ConfigError, match="--processes is 0"):
         TrialPool(BENCH, TREES, 0)
 
 
-def test_a_worker_that_ends_ends_the_plan() -> None:
+def test_a_worker_that_is_ended_ends_the_plan() -> None:
     with TrialPool(BENCH, TREES, 1) as pool:
         pid = pool.pids[0]
         os.kill(pid, signal.SIGKILL)
-        with pytest.raises(TrialFailed, match="exit code -9"):
-            pool.run(JOBS, lambda done: None)
+        with pytest.raises(ConfigError, match="--processes is 1: one of them was ended from outside by SIGKILL"):
+            pool.run(JOBS, silent)
+
+
+def test_a_worker_that_hangs_holds_nobody_up_at_the_end() -> None:
+    with TrialPool(BENCH, TREES, 2) as pool:
+        pids = pool.pids
+        os.kill(pids[0], signal.SIGSTOP)
+    assert not any(map(alive, pids))
+
+
+PARENT = """
+import sys
+from dataclasses import replace
+from tests.sim.test_plan_pool import BENCH, JOBS, TREES, TrialPool
+
+if __name__ == "__main__":
+    endless = replace(BENCH, rules=replace(BENCH.rules, duration_s=1e9))
+    with TrialPool(endless, TREES, 2) as pool:
+        print(*pool.pids, flush=True)
+        pool.run(JOBS[:1], lambda done, trial: None)
+"""
+
+
+def test_no_worker_outlives_its_parent(tmp_path: Path) -> None:
+    """Neither one that simulates nor one that waits for work."""
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    command, here = [sys.executable, script], {"PYTHONPATH": "."}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        while max(map(cpu_s, pids)) < 1.8:  # in the midst of a simulation that tells its parent nothing for long
+            time.sleep(0.05)
+        assert all(map(alive, pids))
+        parent.kill()
+    until = time.monotonic() + 10
+    while any(map(alive, pids)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+def test_an_interrupt_is_the_parents_alone() -> None:
+    """Also while a worker is still loading its parts."""
+    with TrialPool(BENCH, TREES, 1) as pool:
+        os.kill(pool.pids[0], signal.SIGINT)
+        assert len(pool.run(JOBS[:1], silent)) == 1
+        os.kill(pool.pids[0], signal.SIGINT)
+        assert len(pool.run(JOBS[:1], silent)) == 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def cpu_s(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def alive(pid: int) -> bool:
+    """Not one that has ended and that nobody has asked about since."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -30,7 +30,7 @@ def none_fits_all(job: Job) -> tuple[float, float]:
 def test_each_load_gets_what_it_wants() -> None:
     runner = FormulaRunner(none_fits_all)
     shares: list[tuple[float, int]] = []
-    plan = search(runner, HOST, MENU, (1, 64), {}, lambda done, planned: shares.append((done, planned)))
+    plan = search(runner, HOST, MENU, (1, 64), {}, lambda told: shares.append((told.done, told.planned)))
     few, many = plan.ladders
     assert few.best.job.setup.layout.mode == "mono" and few.best.job.setup.layout.dcp == 1
     assert many.best.job.setup.layout.dcp == 8
@@ -44,14 +44,14 @@ def test_each_load_gets_what_it_wants() -> None:
 
 
 def test_what_does_not_go_with_the_layout_is_named() -> None:
-    plan = search(FormulaRunner(none_fits_all), HOST, MENU, (64,), {}, lambda done, planned: None)
+    plan = search(FormulaRunner(none_fits_all), HOST, MENU, (64,), {}, lambda told: None)
     (mono,) = [one for one in plan.ladders[0].together if one.name == "mono decode"]
     assert mono.trial is None and "--monokernel works with tensor parallelism alone" in mono.reason
 
 
 def test_lanes_that_replicas_cannot_share_are_not_tried() -> None:
     runner = FormulaRunner(none_fits_all)
-    plan = search(runner, HOST, MENU, (1,), {}, lambda done, planned: None)
+    plan = search(runner, HOST, MENU, (1,), {}, lambda told: None)
     (halves,) = [one for one in plan.ladders[0].alone if one.name == "2 x TP4"]
     assert halves.trial is None and "cannot share it evenly" in halves.reason
 
@@ -61,9 +61,9 @@ def test_the_slo_decides() -> None:
         ep = job.setup.layout.ep and job.setup.layout.dp == 8
         return (1000.0, 20.0) if not ep else (400.0, 60.0)
 
-    plan = search(FormulaRunner(rate), HOST, MENU, (16,), {"interactivity": 50}, lambda done, planned: None)
+    plan = search(FormulaRunner(rate), HOST, MENU, (16,), {"interactivity": 50}, lambda told: None)
     assert plan.meets_slo and plan.recommended.job.setup.layout.dp == 8
-    unmet = search(FormulaRunner(rate), HOST, MENU, (16,), {"interactivity": 90}, lambda done, planned: None)
+    unmet = search(FormulaRunner(rate), HOST, MENU, (16,), {"interactivity": 90}, lambda told: None)
     assert not unmet.meets_slo and unmet.recommended.job.setup.layout.dp == 8
 
 
@@ -76,7 +76,7 @@ def test_the_baselines_layout_is_gone_back_to() -> None:
         both = chunks and cadence and layout == MENU.baseline.layout
         return (110.0 if layout.dcp == 8 else 100.0) * 1.04 ** (chunks + cadence) * (1.3 if both else 1.0), 50.0
 
-    plan = search(FormulaRunner(rate), HOST, menu(HOST, setup(), Offer()), (64,), {}, lambda done, planned: None)
+    plan = search(FormulaRunner(rate), HOST, menu(HOST, setup(), Offer()), (64,), {}, lambda told: None)
     (ladder,) = plan.ladders
     names = [one.name for one in ladder.together if one.kept]
     assert names[0] == "TP8+DCP8" and names[-1] == "TP8"
@@ -92,7 +92,7 @@ def test_a_change_that_only_shows_its_worth_is_never_combined() -> None:
         for change in found.changes
     ))  # fmt: skip
     for one in (found, impossible):
-        plan = search(FormulaRunner(none_fits_all), host, one, (64,), {}, lambda done, planned: None)
+        plan = search(FormulaRunner(none_fits_all), host, one, (64,), {}, lambda told: None)
         assert eager.name in [tried.name for tried in plan.ladders[0].alone]
         assert eager.name not in [tried.name for tried in plan.ladders[0].together]
 
@@ -103,7 +103,7 @@ def test_what_is_best_alone_is_not_lost() -> None:
     def rate(job: Job) -> tuple[float, float]:
         return (500.0 if job.setup.layout.mode == "eager" else 100.0), 50.0
 
-    plan = search(FormulaRunner(rate), HOST, MENU, (16,), {}, lambda done, planned: None)
+    plan = search(FormulaRunner(rate), HOST, MENU, (16,), {}, lambda told: None)
     (ladder,) = plan.ladders
     assert ladder.best.job.setup.layout.mode == "eager"
     assert ladder.together[-1].name == "eager launches alone, in place of all" and ladder.together[-1].kept
@@ -119,7 +119,7 @@ def test_on_any_figures(seed: int, loads: tuple[int, ...]) -> None:
                      job.setup.long_prefill_token_threshold, job.concurrency))  # fmt: skip
         return 100.0 + draw % 97, 10.0 + draw % 31
 
-    runs = [search(FormulaRunner(rate), HOST, MENU, loads, {}, lambda done, planned: None) for _ in range(2)]
+    runs = [search(FormulaRunner(rate), HOST, MENU, loads, {}, lambda told: None) for _ in range(2)]
     assert runs[0] == runs[1]
     jobs = [trial.job for trial in runs[0].trials]
     assert len(set(jobs)) == len(jobs)

@@ -51,7 +51,7 @@ def test_engines_share_lanes_and_devices() -> None:
     assert lanes_of(host, one, 16) == 8
     rules = Rules(replay=ReplayConfig(concurrency=16), duration_s=60)
     made = sim_settings(host, replace(one, num_gpu_blocks_override=1000), rules)
-    assert (made.replay.concurrency, made.gpus, made.ranks, made.engines) == (16, 8, 1, 2)
+    assert (made.replay.concurrency, made.ranks, made.engines) == (16, 1, 2)
     with pytest.raises(ConfigError, match="--concurrency 3: 2 engines"):
         lanes_of(host, one, 3)
 
@@ -60,7 +60,7 @@ def test_ranks_step_together_and_drafts_plan_one_step() -> None:
     host = hardware("deepseek-v4-pro")
     one = setup(layout=Layout(dp=8, ep=True), acceptance=Acceptance(3, 2.49))
     made = sim_settings(host, one, Rules(replay=ReplayConfig(concurrency=8), duration_s=60))
-    assert (made.ranks, made.gpus) == (8, 8)
+    assert (made.ranks, made.engines) == (8, 1)
     assert (made.engine.depth, made.engine.num_speculative_tokens) == (1, 3)
     assert sim_settings(host, setup(layout=Layout(dp=8, ep=True)), Rules(
         replay=ReplayConfig(concurrency=8), duration_s=60)).engine.depth == 2  # fmt: skip

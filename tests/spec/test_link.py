@@ -1,13 +1,11 @@
-"""Formula (f): seconds of a load, and how much of it computing hides."""
+"""Formula (f): seconds of a load."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
 import pytest
 
 from samovar.spec.catalog import load_device
-from samovar.spec.link import Link, exposed_load_s
+from samovar.spec.link import Link
 
 LINK = Link("host", "a test", 50e9, 25e9, 10e-6, 20e9)
 
@@ -24,9 +22,3 @@ def test_published_loads() -> None:
     assert host.load_s(0.51e9) == pytest.approx(10e-3, rel=0.02)
     assert host.load_s(100_000 * 35_136) == pytest.approx(69e-3, rel=0.02)
     assert Link("ssd", "a test", 6e9, 6e9, 0.0).load_s(100_000 * 35_136) == pytest.approx(586e-3, rel=0.01)
-
-
-@given(st.floats(0, 10), st.floats(0, 10), st.integers(1, 100))
-def test_exposed_part_is_the_longest_wait_of_any_layer(load: float, compute: float, layers: int) -> None:
-    waits = [(layer + 1) * load / layers - layer * compute / layers for layer in range(layers)]
-    assert exposed_load_s(load, compute, layers) == pytest.approx(max(waits), abs=1e-9)

@@ -12,11 +12,11 @@ import typer
 
 from samovar.base.errors import ConfigError
 from samovar.bench.core import CoreBench, run
-from samovar.bench.result import bench_result, write_result
 from samovar.cli.bench_compute import decode, kernels, prefill
 from samovar.cli.bench_frontend import frontend
 from samovar.cli.bench_kv import kv
 from samovar.cli.replay import replay
+from samovar.workload.result import bench_result, write_result
 
 app = typer.Typer(help="Measure parts of the system.", no_args_is_help=True)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samovar.base.errors import ConfigError
-from samovar.bench.result import bench_result, write_result
 from samovar.cli.bench_tables import limits_table, op_table, step_table
 from samovar.cli.surroundings import cache_dir, instruction_set, output_console
 from samovar.models.locate import DEFAULT_MODEL
+from samovar.workload.result import bench_result, write_result
 
 if TYPE_CHECKING:
     from samovar.bench.compute.setting import ComputeOptions, Setting

@@ -17,7 +17,6 @@ import typer
 from samovar.base.errors import ConfigError
 from samovar.base.ids import RequestId
 from samovar.bench.frontend import FrontendBench, FrontendFigures, Ready, run
-from samovar.bench.result import bench_result, write_result
 from samovar.cli.surroundings import cache_dir, output_console
 from samovar.core.request import Request
 from samovar.core.sampling import SamplingParams
@@ -33,6 +32,7 @@ from samovar.text.checkpoint import load_text
 from samovar.text.export import export_hf
 from samovar.text.template import ChatTemplate
 from samovar.text.tokenizer import Tokenizer
+from samovar.workload.result import bench_result, write_result
 
 _MAX_MODEL_LEN = 1 << 20
 

@@ -15,10 +15,10 @@ from samovar.base.errors import ConfigError
 from samovar.base.units import parse_bytes
 from samovar.bench.kv import KVBench, KVRun, pool_shapes, run
 from samovar.bench.kv_figures import KVFigure
-from samovar.bench.result import bench_result, write_result
 from samovar.cli.bench_tables import seconds
 from samovar.cli.surroundings import cache_dir, output_console
 from samovar.models.locate import DEFAULT_MODEL, locate
+from samovar.workload.result import bench_result, write_result
 
 
 def kv(

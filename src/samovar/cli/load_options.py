@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+import math
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -117,8 +118,13 @@ def _nothing_left(counts: ReadCounts, sizes: ScaleCounts) -> str:
     return ": ".join(("no sessions to replay", *told))
 
 
-def fit_load(loaded: Loaded, max_tokens: int, how: str) -> Fitted:
-    return fit(loaded.trees, max_tokens, one_of("--fit", how, get_args(Fit)))
+def fit_load(loaded: Loaded, max_tokens: int, how: str, limit: str) -> Fitted:
+    """`limit`: what sets the context, for the ConfigError when nothing is left."""
+    chosen = one_of("--fit", how, get_args(Fit))
+    try:
+        return fit(loaded.trees, max_tokens, chosen)
+    except ConfigError as error:
+        raise ConfigError(f"{limit}: {error.message}", param=error.param) from None
 
 
 def dollars(text: str | None) -> dict[str, float]:
@@ -130,7 +136,7 @@ def dollars(text: str | None) -> dict[str, float]:
             given[name.strip()] = float(number)
         except ValueError:
             given[""] = 0.0
-    if given.keys() - {"own", "rent"} or any(not value >= 0 for value in given.values()):
+    if given.keys() - {"own", "rent"} or any(not 0 <= value < math.inf for value in given.values()):
         raise ConfigError(f"--price {text}: must be own=DOLLARS, rent=DOLLARS or both, with a comma between")
     return given
 

@@ -16,22 +16,33 @@ import typer
 
 from samovar.cli import kv_options, load_options, sim_options
 from samovar.cli.load_options import OUT, RULES, WHAT, concurrencies, fit_load, one_of, read_load
-from samovar.cli.sim_checks import check_results, fields_as_flags, refuse_below, refuse_share
+from samovar.cli.sim_checks import (
+    MOST_DEVICES,
+    MOST_DRAFTS,
+    MOST_PROCESSES,
+    check_memory,
+    check_results,
+    fields_as_flags,
+    refuse_above,
+    refuse_below,
+    refuse_share,
+)
 from samovar.cli.sim_options import HARDWARE, acceptance_of, front_end_of, hardware_of, load_words, price_for, rules_of
 from samovar.cli.sim_screen import show, trial_bar
 from samovar.cli.surroundings import output_console
 from samovar.kv.settings import tiers_of
 from samovar.policy.choose import policy_names
 from samovar.sim.cost.layout import DcpComm, Layout, MoeComm
-from samovar.sim.plan import PAGE, RESULT, Named, PlanFound, PlanJob, run_plan
+from samovar.sim.plan import PAGE, RESULT, Named, PlanFound, PlanJob, PlanStopped, open_trials, run_plan
 from samovar.sim.plan_changes import Offer, menu
 from samovar.sim.plan_page import headline
 from samovar.sim.plan_setup import Setup
 from samovar.sim.plan_tables import plan_tables
 from samovar.sim.plan_trial import Bench
+from samovar.sim.plan_unfinished import unfinished_tables
 from samovar.sim.report_notes import step_notes
 from samovar.workload.metrics import parse_slo
-from samovar.workload.result import write_result
+from samovar.workload.result import BenchResult, write_result
 
 
 @fields_as_flags()
@@ -115,6 +126,11 @@ def plan(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
     )
+    refuse_below(0, num_speculative_tokens=num_speculative_tokens)
+    refuse_above(MOST_PROCESSES, processes=processes)
+    refuse_above(MOST_DEVICES, gpus=gpus)
+    refuse_above(MOST_DRAFTS, num_speculative_tokens=num_speculative_tokens)
+    check_memory(kv_cache_dtype, gpu_memory_utilization)
     hardware = hardware_of(model, device, gpus, None)
     front_end = front_end_of(front_end_request_ms, front_end_prompt_token_us, front_end_output_token_ms)
     rules = rules_of(
@@ -151,24 +167,29 @@ def plan(
         gpu_memory_utilization=gpu_memory_utilization,
     )
     found = menu(hardware, base, offer)
-    fitted = fit_load(loaded, base.max_model_len, fit_by)
+    fitted = fit_load(loaded, base.max_model_len, fit_by, f"--max-model-len is {base.max_model_len}")
     words = (*load_words(trace, scale, fit_by, skip_bad, rules), *_figure_words(slo or (), price, prices))
     job = PlanJob(bench, found, loads, fitted, loaded.described, Named(model, device, words))
     path = output or Path(f"plan-{datetime.now(UTC):%Y%m%d-%H%M%S}")
+    trials = open_trials(job, path, overwrite=overwrite)
     facts = [
         f"{len(fitted.trees)} sessions at {', '.join(map(str, loads))} lanes, {duration:g} s of each configuration"
     ]
     facts += [*loaded.notes, *step_notes(hardware, base.layout)]
-    for line in facts:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    with trial_bar(console) as progress:
-        made = run_plan(job, path, _cores() if processes is None else processes, facts, progress, overwrite=overwrite)
-    _show(console, job, made)
-    if json is not None and str(json) == "-":
-        sys.stdout.write(msgspec.json.encode(made.result).decode() + "\n")
-    elif json is not None:
-        write_result(made.result, json)
-    console.print(f"the page is {path / PAGE}, the figures are in {path / RESULT}", highlight=False)
+    _tell(console, facts)
+    if trials.num_taken:
+        _tell(console, [f"{trials.num_taken} simulations of an earlier run are taken over from {trials.path}"])
+    with trial_bar(console, hardware) as progress:
+        made = run_plan(job, trials, _cores() if processes is None else processes, facts, progress)
+    if isinstance(made, PlanFound):
+        _show(console, job, made)
+    else:
+        _show_stopped(console, job, made, path)
+    if made.result is not None:
+        _write_json(made.result, json)
+        _tell(console, [f"the page is {path / PAGE}, the figures are in {path / RESULT}"])
+    if isinstance(made, PlanStopped):
+        raise made.cause
 
 
 def _show(console: Console, job: PlanJob, made: PlanFound) -> None:
@@ -177,7 +198,28 @@ def _show(console: Console, job: PlanJob, made: PlanFound) -> None:
         show(console, table)
     console.print(f"\n[bold]{escape(headline(hardware, made.plan, slo))}[/]", highlight=False, soft_wrap=True)
     for what, line in made.commands.items():
-        console.print(f"{what}:\n  {line}", highlight=False, markup=False, soft_wrap=True)
+        _tell(console, [f"{what}:\n  {line}"])
+
+
+def _show_stopped(console: Console, job: PlanJob, made: PlanStopped, folder: Path) -> None:
+    if not made.part.trials:
+        _tell(console, [f"{made.part.why} before any simulation had ended"])
+        return
+    for table in unfinished_tables(job.bench.hardware, made.part, job.bench.slo):
+        show(console, table)
+    _tell(console, [f"\n{made.part.told}; the same command with --output {folder} goes on from there"])
+
+
+def _tell(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _write_json(result: BenchResult, json: Path | None) -> None:
+    if json is not None and str(json) == "-":
+        sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+    elif json is not None:
+        write_result(result, json)
 
 
 def _figure_words(slo: Sequence[str], price: str | None, prices: Path | None) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 import sys
 from typing import Annotated
@@ -12,19 +10,18 @@ import msgspec
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 import typer
 
 from samovar.base.errors import ConfigError
 from samovar.base.folders import check_writable
 from samovar.bench.policy_eval import EvalConfig, EvalResult, evaluate
-from samovar.bench.policy_eval import Progress as Told
 from samovar.bench.policy_eval_rows import eval_page, point_table, told, verdict_table
 from samovar.bench.policy_eval_trace import ask
-from samovar.bench.result import bench_result, write_result
+from samovar.cli.progress import counted
 from samovar.cli.surroundings import output_console
 from samovar.workload.reading import ReadCounts, read_sessions
+from samovar.workload.result import bench_result, write_result
 from samovar.workload.stats_page import write_page
 
 app = typer.Typer(help="Judge what is kept in the cache.", no_args_is_help=True)
@@ -81,7 +78,7 @@ def eval_(
     asked = ask(read_sessions(trace, skip_bad=skip_bad, counts=counts))
     for message in counts.skipped:
         Console(stderr=True).print(f"skipped {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    with _progress(config.num_replays) as advance:
+    with counted(Console(stderr=True), "replaying", config.num_replays) as advance:
         result = evaluate(config, asked, advance)
     if json != Path("-"):
         _show(config, result)
@@ -149,13 +146,3 @@ def _write_json(config: EvalConfig, result: EvalResult, path: Path) -> None:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(made), indent=2).decode() + "\n")
         return
     write_result(made, path)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Told]:
-    """A bar on stderr, where somebody watches."""
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("replaying", total=total)
-        yield lambda done: bar.update(task, completed=done)

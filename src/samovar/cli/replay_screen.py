@@ -1,4 +1,5 @@
-"""What a replay shows while it runs: one bar per concurrency with live figures, and a table at the end."""
+"""What a replay shows while it runs: one bar per concurrency with live figures, in a pipe or log a line now and then,
+and a table at the end."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from samovar.bench.replay import Live
 from samovar.bench.replay_server import Server
+from samovar.cli.progress import Lines
 from samovar.workload.metrics import Point
 from samovar.workload.replay_fit import Fitted
 
@@ -19,6 +22,7 @@ from samovar.workload.replay_fit import Fitted
 class LiveTable:
     def __init__(self, console: Console, lanes: Sequence[int]) -> None:
         self._console = console
+        self._lines = Lines(console)
         self._lanes = lanes
         self._points: list[Point] = []
         self._bars: dict[int, TaskID] = {}
@@ -27,6 +31,7 @@ class LiveTable:
             BarColumn(bar_width=24),
             TextColumn("{task.fields[told]}"),
             console=console,
+            disable=not console.is_terminal,
         )
 
     def __enter__(self) -> LiveTable:
@@ -65,20 +70,26 @@ class LiveTable:
         bar = self._bars[figures.concurrency]
         if figures.phase == "warmup":
             told = f"warm-up, {figures.in_flight} in flight, {figures.done} done"
-            self._progress.update(bar, told=told + _failed(figures))
+            self._say(figures.concurrency, bar, told + _failed(figures))
             return
         self._progress.start_task(bar)
-        self._progress.update(
-            bar, total=figures.duration_s, completed=min(figures.elapsed_s, figures.duration_s), told=_told(figures)
-        )
+        done_s = min(figures.elapsed_s, figures.duration_s)
+        self._progress.update(bar, total=figures.duration_s, completed=done_s)
+        self._say(figures.concurrency, bar, _told(figures))
 
     def ended(self, point: Point) -> None:
         self._points.append(point)
         bar = self._bars[point.concurrency]
         self._progress.start_task(bar)
-        self._progress.update(
-            bar, total=1, completed=1, told=f"{point.ok} requests, {point.failed} failed, {point.cut} cut off"
-        )
+        told = f"{point.ok} requests, {point.failed} failed, {point.cut} cut off"
+        self._progress.update(bar, total=1, completed=1, told=told)
+        if len(self._points) < len(self._lanes):  # after the last one comes the table
+            self._lines.note(f"concurrency {point.concurrency}: {told}")
+
+    def _say(self, lanes: int, bar: TaskID, told: str) -> None:
+        """`told` has markup."""
+        self._progress.update(bar, told=told)
+        self._lines.say(f"concurrency {lanes}: {Text.from_markup(told).plain}")
 
     def _table(self) -> Table:
         table = Table("\nlanes", box=SIMPLE_HEAD)

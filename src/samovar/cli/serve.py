@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 import logging
@@ -14,27 +12,24 @@ from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
 import typer
 import uvloop
 
 from samovar.base.errors import ConfigError
 from samovar.base.units import parse_bytes
 from samovar.cli import kv_options
+from samovar.cli.serve_start import progress, recorded, start_line
 from samovar.cli.surroundings import cache_dir, instruction_set, set_up_log
 from samovar.cli.template_check import volatile_rules, warn_of_break
-from samovar.core.ports import Service
 from samovar.models.locate import DEFAULT_MODEL, locate
 from samovar.runner.client import EngineClient
 from samovar.runner.config import EngineProcessConfig
 from samovar.serve.config import SamplingDefaults, ServeConfig, StoreLimits
-from samovar.serve.recorded import RecordedService
 from samovar.serve.run import listen
 from samovar.serve.run import serve as serve_http
 from samovar.text.checkpoint import load_text
 from samovar.text.sampling_defaults import sampling_defaults
 from samovar.text.turns.volatile import DEFAULT_RULES
-from samovar.workload.recording import Recorder
 
 log = logging.getLogger("samovar")
 
@@ -349,7 +344,7 @@ async def _run(
 ) -> int:
     with console.status(f"starting {escape(engine.model)}") as status:
         checkpoint = await asyncio.to_thread(locate, engine.model, downloads)
-        starting = asyncio.create_task(EngineClient.start(engine, lambda text: _progress(console, status, text)))
+        starting = asyncio.create_task(EngineClient.start(engine, lambda text: progress(console, status, text)))
         try:
             text = await asyncio.to_thread(load_text, checkpoint.path, datetime.now, chat_template, checkpoint.header)
             await asyncio.to_thread(warn_of_break, text, server.volatile_lines)
@@ -365,33 +360,8 @@ async def _run(
     try:
         address, port = listener.getsockname()[:2]
         info = service.info
-        log.info(
-            "serving %s on http://%s:%d/v1 (%s, context %d, %d blocks of %d tokens, %d tokens per step)",
-            server.canonical_model, address, port, info.dtype, info.max_model_len, info.num_blocks, info.block_tokens,
-            info.max_num_batched_tokens,
-        )  # fmt: skip
-        with _recorded(service, server, record_trace) as recorded:
-            return await serve_http(recorded, text.tokenizer, text.template, server, listener)
+        log.info("%s", start_line(info, server.canonical_model, address, port))
+        with recorded(service, server.canonical_model, record_trace) as watched:
+            return await serve_http(watched, text.tokenizer, text.template, server, listener)
     finally:
         await service.close()
-
-
-@contextmanager
-def _recorded(service: EngineClient, server: ServeConfig, folder: Path | None) -> Iterator[Service]:
-    """The service, its calls written down when a folder was given. Session files are complete at the end."""
-    if folder is None:
-        yield service
-        return
-    recorder = Recorder(folder, datetime.now().strftime("samovar-%Y%m%d-%H%M%S"), service.info.block_tokens)
-    log.info("recording sessions (lengths and reuse, no text) into %s", folder)
-    try:
-        yield RecordedService(service, recorder, server.canonical_model)
-    finally:
-        recorder.close()
-
-
-def _progress(console: Console, status: Status, text: str) -> None:
-    if console.is_terminal:
-        status.update(escape(text))
-    else:
-        log.info("%s", text)

@@ -11,6 +11,17 @@ import re
 
 from samovar.base.errors import ConfigError
 from samovar.base.folders import check_writable
+from samovar.spec.number_format import FORMATS
+
+MOST_BLOCKS = 20_000_000
+"""Of a rank: to keep track of them takes half a gigabyte here."""
+MOST_PROCESSES = 256
+"""Each holds all sessions and a simulation of its own."""
+
+MOST_DEVICES = 4096
+MOST_DRAFTS = 64
+MOST_SECONDS = 1e7
+"""Of a measured part: beyond it clocks lose the microseconds of a step."""
 
 _FIELDS = (
     "long_prefill_token_threshold",
@@ -32,6 +43,13 @@ def refuse_below(least: int, **values: int | None) -> None:
             raise ConfigError(f"{_flag(name)} is {value}; it must be at least {least}", param=name)
 
 
+def refuse_above(most: int, **values: int | None) -> None:
+    """`values` by their flags' names; None is not given. Raises ConfigError."""
+    for name, value in values.items():
+        if value is not None and value > most:
+            raise ConfigError(f"{_flag(name)} is {value}; it must be at most {most}", param=name)
+
+
 def refuse_endless(values: Mapping[str, float]) -> None:
     """`values` by flag. Raises ConfigError for what is not finite."""
     for flag, value in values.items():
@@ -39,9 +57,24 @@ def refuse_endless(values: Mapping[str, float]) -> None:
             raise ConfigError(f"{flag} is {value:g}; it must be a finite number")
 
 
+def refuse_times(**values: float | None) -> None:
+    """`values` by their flags' names, in seconds; None is not given. Raises ConfigError for what is no time."""
+    for name, value in values.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{_flag(name)} is {value:g}; it must be a finite number above 0", param=name)
+
+
 def refuse_share(flag: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ConfigError(f"{flag} is {value:g}; it must be from 0 to 1")
+
+
+def check_memory(kv_cache_dtype: str, utilization: float) -> None:
+    """Raises ConfigError for what no layout could have."""
+    if kv_cache_dtype != "auto" and kv_cache_dtype not in FORMATS:
+        raise ConfigError(f"--kv-cache-dtype {kv_cache_dtype}: must be one of auto, {', '.join(FORMATS)}")
+    if not 0 < utilization <= 1:
+        raise ConfigError(f"--gpu-memory-utilization is {utilization:g}; it must be more than 0 and at most 1")
 
 
 def check_results(json: Path | None) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from samovar.base.errors import ConfigError
 from samovar.cli.load_options import RULES, dollars, pair
-from samovar.cli.sim_checks import refuse_endless
+from samovar.cli.sim_checks import MOST_SECONDS, refuse_endless
 from samovar.sim.cost.step_log import load_steps
 from samovar.sim.cost.step_table import StepTable
 from samovar.sim.plan_setup import Hardware, Rules
@@ -20,6 +21,8 @@ from samovar.workload.metrics_cost import Price, price_of
 from samovar.workload.replay import ReplayConfig
 
 HARDWARE, ENGINE = "Hardware and model", "Engine"
+MOST_OUTSIDE = 1e6
+"""Of a time outside the steps, in its flag's unit: no front end is as slow."""
 
 Grace = Annotated[float, typer.Option("--grace", help="Seconds for the last requests.", rich_help_panel=RULES)]
 FrontEndRequest = Annotated[
@@ -113,13 +116,26 @@ AcceptanceLength = Annotated[
 def hardware_of(model: str, device: str, gpus: int, steps: str | None) -> Hardware:
     """Raises ConfigError for names and files that are not known, among them the kernel figures that the device names:
     not only when they are needed, which is after all traces were read."""
-    found = load_device(device)
-    load_kernels(found.kernels)
-    return Hardware(load_model(model), found, gpus, None if steps is None else _measured(steps))
+    with _named("--device"):
+        found = load_device(device)
+        load_kernels(found.kernels)
+    with _named("--model"):
+        shape = load_model(model)
+    return Hardware(shape, found, gpus, None if steps is None else _measured(steps))
+
+
+@contextmanager
+def _named(flag: str) -> Iterator[None]:
+    """Complaints about a name or a file begin with the flag that gives it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{flag}: {error.message}", param=error.param) from None
 
 
 def _measured(name: str) -> StepTable:
-    table = load_steps(name)
+    with _named("--steps"):
+        table = load_steps(name)
     if len(prefill := table.knots[1]) == 1:
         raise ConfigError(
             f"--steps {name}: all its steps compute {prefill[0]:g} tokens of prompts, which does not tell what a "
@@ -152,8 +168,8 @@ def front_end_of(request_ms: float, prompt_token_us: float, output_token_ms: flo
     }
     refuse_endless(times)
     for flag, value in times.items():
-        if not value >= 0:
-            raise ConfigError(f"{flag} is {value:g}; it must be at least 0")
+        if not 0 <= value <= MOST_OUTSIDE:
+            raise ConfigError(f"{flag} is {value:g}; it must be from 0 to {MOST_OUTSIDE:g}")
     return FrontEnd(request_ms / 1e3, prompt_token_us / 1e6, output_token_ms / 1e3)
 
 
@@ -172,6 +188,8 @@ def rules_of(
 ) -> Rules:
     """At concurrency 1. Raises ConfigError. Idle caps may be infinite: nothing is cut out then."""
     refuse_endless({"--duration": duration, "--grace": grace, "--time-scale": time_scale})
+    if duration > MOST_SECONDS:
+        raise ConfigError(f"--duration is {duration:g} s; it must be at most {MOST_SECONDS:g}")
     start_from, start_to = pair("--start", start, float)
     replay = ReplayConfig(
         concurrency=1,

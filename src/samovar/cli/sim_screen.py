@@ -1,4 +1,5 @@
-"""What `samovar simulate` and `samovar plan` show: bars while they work, tables at the end."""
+"""What `samovar simulate` and `samovar plan` show: bars while they work, in a pipe or log a line now and then, and
+tables at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +12,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
-from samovar.sim.report_tables import Table
+from samovar.cli.progress import Lines
+from samovar.sim.plan_search import Told
+from samovar.sim.plan_setup import Hardware
+from samovar.sim.plan_tables import told_of
+from samovar.sim.report_tables import WORDS, Table
 
 
 def show(console: Console, table: Table) -> None:
@@ -23,7 +28,7 @@ def show(console: Console, table: Table) -> None:
         console.print(table.told, style="dim", highlight=False, markup=False)
     shown = RichTable(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for at, column in enumerate(table.head):
-        words = at < table.left or column in ("bound by", "why")
+        words = at < table.left or column in WORDS
         shown.add_column(escape(column), justify="left" if words else "right", no_wrap=not words)
     for row in table.rows:
         shown.add_row(*(escape(cell) for cell in row))
@@ -35,6 +40,7 @@ def load_bars(console: Console, loads: Sequence[int]) -> Iterator[Callable[[int,
     """One bar per concurrency, worked on one after the other; yields what tells a share of one. Ctrl-C is passed on,
     with a line on what was finished."""
     begun: dict[int, None] = {}
+    lines = Lines(console)
     try:
         with _progress(console) as bars:
             tasks = {load: bars.add_task(f"concurrency {load}", total=1.0, start=False) for load in loads}
@@ -43,6 +49,7 @@ def load_bars(console: Console, loads: Sequence[int]) -> Iterator[Callable[[int,
                 begun[load] = None
                 bars.start_task(tasks[load])
                 bars.update(tasks[load], completed=share)
+                lines.say(f"concurrency {load}: {share:.0%}")
 
             yield told
     except KeyboardInterrupt:
@@ -53,23 +60,19 @@ def load_bars(console: Console, loads: Sequence[int]) -> Iterator[Callable[[int,
 
 
 @contextmanager
-def trial_bar(console: Console) -> Iterator[Callable[[float, int], None]]:
-    """Yields what tells how many simulations are done, and how many there may be. Ctrl-C is passed on, with a line that
-    nothing is kept."""
-    last = 0
-    try:
-        with _progress(console) as bars:
-            task = bars.add_task("simulating", total=None)
+def trial_bar(console: Console, hardware: Hardware) -> Iterator[Callable[[Told], None]]:
+    """Yields what hears of a plan's simulations."""
+    lines = Lines(console)
+    with _progress(console) as bars:
+        task = bars.add_task("simulating", total=None)
 
-            def told(done: float, planned: int) -> None:
-                nonlocal last
-                last = int(done)
-                bars.update(task, completed=done, total=planned, description=f"simulating, {last} of {planned}")
+        def told(now: Told) -> None:
+            count = f"{int(now.done)} of about {now.planned}"
+            bars.update(task, completed=now.done, total=now.planned, description=f"simulating, {count}")
+            if now.ended is not None:
+                lines.say(f"{count} simulated, the last one: {told_of(hardware, now.ended)}")
 
-            yield told
-    except KeyboardInterrupt:
-        console.print(f"interrupted after {last} simulations: no plan was written, and none of them is kept")
-        raise
+        yield told
 
 
 def _progress(console: Console) -> Progress:

@@ -14,8 +14,19 @@ import typer
 
 from samovar.base.errors import ConfigError
 from samovar.cli import kv_options, load_options, sim_options
-from samovar.cli.load_options import OUT, WHAT, Loaded, concurrencies, fit_load, one_of, read_load
-from samovar.cli.sim_checks import check_results, fields_as_flags, refuse_below, refuse_share
+from samovar.cli.load_options import OUT, WHAT, concurrencies, fit_load, one_of, read_load
+from samovar.cli.sim_checks import (
+    MOST_BLOCKS,
+    MOST_DEVICES,
+    MOST_DRAFTS,
+    check_memory,
+    check_results,
+    fields_as_flags,
+    refuse_above,
+    refuse_below,
+    refuse_share,
+    refuse_times,
+)
 from samovar.cli.sim_options import ENGINE, HARDWARE, acceptance_of, front_end_of, hardware_of, price_for, rules_of
 from samovar.cli.sim_screen import load_bars, show
 from samovar.cli.surroundings import output_console
@@ -28,7 +39,6 @@ from samovar.sim.report import EXPLAINED, SimulationJob, beyond, facts, run_simu
 from samovar.sim.report_tables import evidence_table, links_table, points_table, steps_table, turn_table
 from samovar.sim.settings import BalancerName
 from samovar.workload.metrics import parse_slo
-from samovar.workload.replay_fit import Fitted
 from samovar.workload.replay_folder import REPORT
 from samovar.workload.result import write_result
 
@@ -162,7 +172,13 @@ def simulate(
         prefill_schedule_interval=prefill_schedule_interval,
         num_gpu_blocks_override=num_gpu_blocks_override,
     )
-    refuse_below(0, long_prefill_token_threshold=long_prefill_token_threshold)
+    refuse_below(
+        0, long_prefill_token_threshold=long_prefill_token_threshold, num_speculative_tokens=num_speculative_tokens
+    )
+    refuse_above(MOST_DEVICES, gpus=gpus)
+    refuse_above(MOST_DRAFTS, num_speculative_tokens=num_speculative_tokens)
+    check_memory(kv_cache_dtype, gpu_memory_utilization)
+    refuse_above(MOST_BLOCKS, num_gpu_blocks_override=num_gpu_blocks_override)
     layout = Layout(
         tp=tensor_parallel_size,
         dp=data_parallel_size,
@@ -176,7 +192,10 @@ def simulate(
         kv_format=kv_cache_dtype,
     )
     hardware = hardware_of(model, device, layout.devices if gpus is None else gpus, steps)
-    _refuse_without_effect(layout, enable_prefix_caching, balancer, hardware, retention_policy, retention_ttl_s)
+    ranks = one_of("--balancer", balancer, get_args(BalancerName))
+    policy = one_of("--retention-policy", retention_policy, policy_names())
+    refuse_times(retention_ttl_s=retention_ttl_s)
+    _refuse_without_effect(layout, enable_prefix_caching, ranks, hardware, policy, retention_ttl_s)
     layout.check(hardware.model)
     tiers = tiers_of(
         kv_transfer_config,
@@ -185,6 +204,8 @@ def simulate(
         disk_size=kv_disk_size,
         disk_write_budget=kv_disk_write_budget,
     )
+    if tiers is not None and not enable_prefix_caching:
+        raise ConfigError("tiers below the device have no effect with --no-enable-prefix-caching: leave one out")
     if kv_shared and (tiers is None or layout.dp == 1):
         raise ConfigError(
             "--kv-shared has no effect without tiers and --data-parallel-size: a rank alone shares nothing"
@@ -216,19 +237,19 @@ def simulate(
         num_gpu_blocks_override=num_gpu_blocks_override,
         enable_prefix_caching=enable_prefix_caching,
         acceptance=acceptance_of(num_speculative_tokens, acceptance_length),
-        retention_policy=one_of("--retention-policy", retention_policy, policy_names()),
+        retention_policy=policy,
         retention_ttl_s=retention_ttl_s,
         # Flags say the size of each pool; a setup counts all of them.
         tiers=None if tiers is None else scaled_tiers(tiers, pools),
         shared_tiers=kv_shared,
-        balancer=one_of("--balancer", balancer, get_args(BalancerName)),
+        balancer=ranks,
     )
     for load in loads:
         lanes_of(hardware, setup, load)
     if max_model_len is None:
         # Longer sessions than a rank can hold are left out or cut, as --fit says.
         setup = _within(hardware, setup)
-    fitted = _fitted(loaded, setup, fit_by)
+    fitted = fit_load(loaded, setup.max_model_len, fit_by, _context_limit(setup, max_model_len))
     bench = Bench(hardware, rules, limits, price_for(hardware.device.name, price, prices))
     given = {"model": model, "device": device, "steps": steps}
     job = SimulationJob(bench, setup, loads, fitted, loaded.described, given)
@@ -287,15 +308,13 @@ def _within(hardware: Hardware, setup: Setup) -> Setup:
     return replace(setup, max_model_len=min(setup.max_model_len, kv_tokens(hardware, setup)))
 
 
-def _fitted(loaded: Loaded, setup: Setup, how: str) -> Fitted:
-    """Raises ConfigError, which says so when it is the KV that nothing fits."""
-    try:
-        return fit_load(loaded, setup.max_model_len, how)
-    except ConfigError as error:
-        if setup.max_model_len >= loaded.longest_tokens or setup.num_gpu_blocks_override is None:
-            raise
-        held = f"with --num-gpu-blocks-override {setup.num_gpu_blocks_override} "
-        raise ConfigError(f"{held}one rank keeps the KV of {setup.max_model_len:,} tokens: {error.message}") from None
+def _context_limit(setup: Setup, given: int | None) -> str:
+    """What the context is bounded by, in words."""
+    if given is not None:
+        return f"--max-model-len is {given}"
+    blocks = setup.num_gpu_blocks_override
+    held = "" if blocks is None else f"with --num-gpu-blocks-override {blocks} "
+    return f"{held}one rank keeps the KV of {setup.max_model_len:,} tokens"
 
 
 def _tell(console: Console, lines: tuple[str, ...]) -> None:

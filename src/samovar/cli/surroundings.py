@@ -9,6 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.logging import RichHandler
 
+from samovar.runner.child import LOG_FORMAT
+
 PIPE_COLUMNS = 140
 
 
@@ -34,7 +36,7 @@ def set_up_log(console: Console, *, debug: bool) -> None:
         form = "%(message)s"
     else:
         handler = logging.StreamHandler()
-        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        form = LOG_FORMAT
     logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, format=form, handlers=[handler], force=True)
     for chatty in ("httpx", "httpcore", "uvicorn.error", "asyncio", "multipart"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

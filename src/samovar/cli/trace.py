@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 import sys
@@ -14,12 +13,12 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 import typer
 
 from samovar.base.errors import ConfigError
 from samovar.base.folders import check_unused, make_folder
+from samovar.cli.progress import counted
 from samovar.cli.surroundings import output_console
 from samovar.workload.kv_size import DEFAULT_MODEL, kv_size_of
 from samovar.workload.reading import ReadCounts, read_session, read_sessions, trace_files
@@ -64,7 +63,7 @@ def stats(
         raise ConfigError(f"--kv-element-bytes is {kv_element_bytes}; it must be at least 1")
     size = kv_size_of(model, kv_element_bytes)
     counts = ReadCounts()
-    with _progress("reading", len(trace_files(paths))) as advance:
+    with counted(Console(stderr=True), "reading", len(trace_files(paths))) as advance:
         sessions = _watched(read_sessions(paths, skip_bad=skip_bad, counts=counts), counts, advance)
         found = trace_stats(sessions, size, lanes=sessions_at_once, skipped=counts.skipped)
     _report_skipped(counts)
@@ -147,7 +146,7 @@ def _write_sessions(sessions: Iterator[SessionTree], out: Path, total: int | Non
     """Makes the folder with the first session: when that already fails, nothing is left behind."""
     names = FileNames()
     written = 0
-    with _progress(verb, total) as advance:
+    with counted(Console(stderr=True), verb, total) as advance:
         for session in sessions:
             if not written:
                 make_folder(out, "--out")
@@ -206,13 +205,3 @@ def _watched(sessions: Iterator[SessionTree], counts: ReadCounts, advance: Advan
         advance(counts.files)
         yield session
     advance(counts.files)
-
-
-@contextmanager
-def _progress(verb: str, total: int | None) -> Iterator[Advance]:
-    """A bar on stderr, where somebody watches."""
-    columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(verb, total=total)
-        yield lambda done: bar.update(task, completed=done)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from samovar.base.errors import ConfigError
 from samovar.sim.cost.layout import Layout
-from samovar.sim.plan_setup import Hardware, Setup, engine_config, num_replicas
+from samovar.sim.plan_setup import Hardware, Setup, engine_config, num_replicas, tier_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ def usable(hardware: Hardware, setup: Setup) -> Refused | None:
         return Refused(f"tp {setup.layout.tp}, dp {setup.layout.dp}", error.message)
     try:
         engine_config(hardware, setup)
+        tier_sizes(hardware, setup)
     except ConfigError as error:
         return Refused(name, error.message)
     return None

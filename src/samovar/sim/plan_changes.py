@@ -16,6 +16,9 @@ from samovar.sim.settings import Acceptance
 LAYOUT, LAUNCH, CADENCE, CHUNKS, BUDGET, SLOTS, RETENTION, TIERS, DRAFTS = (
     "layout", "launch", "cadence", "chunks", "budget", "slots", "retention", "tiers", "drafts",
 )  # fmt: skip
+KV, BANDWIDTH, COLLECTIVES = "KV capacity", "bandwidth", "collectives"
+PROMPTS = ("prefill floor", "other ranks")
+"""What prompts do to those who decode beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class Change:
     apply: Callable[[Setup], Setup]
     combines: bool = True
     """False: shown alone, to say what its opposite is worth."""
+    aims: tuple[str, ...] = ()
+    """Causes of a turn's time (`report_limits.CAUSES`) that it is meant to shorten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +81,15 @@ def neighbours(setup: Setup, lanes: int) -> list[Change]:
     interval, chunk = setup.prefill_schedule_interval, setup.long_prefill_token_threshold
     for value in (interval // 2, interval * 2):
         if interval > 1 and value > 1:
-            found.append(_set(f"prefill interval {value}", CADENCE, prefill_schedule_interval=value))
+            found.append(_set(f"prefill interval {value}", CADENCE, PROMPTS, prefill_schedule_interval=value))
     for value in (chunk // 2, chunk * 4):
         if chunk and value < setup.max_num_batched_tokens:
-            found.append(_set(f"chunks of {value:,}", CHUNKS, long_prefill_token_threshold=value))
+            found.append(_set(f"chunks of {value:,}", CHUNKS, PROMPTS, long_prefill_token_threshold=value))
     for value in (setup.max_num_batched_tokens // 2, setup.max_num_batched_tokens * 2):
         if value > chunk:
-            found.append(_set(f"steps of {value:,} tokens", BUDGET, max_num_batched_tokens=value))
+            found.append(_set(f"steps of {value:,} tokens", BUDGET, PROMPTS, max_num_batched_tokens=value))
     if 4 <= lanes < 2 * setup.max_num_seqs:
-        found.append(_set(f"{lanes // 2} slots", SLOTS, max_num_seqs=lanes // 2))
+        found.append(_set(f"{lanes // 2} slots", SLOTS, (KV,), max_num_seqs=lanes // 2))
     return found
 
 
@@ -101,33 +106,42 @@ def _layout_change(hardware: Hardware, layout: Layout) -> Change:
         mode = setup.layout.mode if alone_on_tp or setup.layout.mode != "mono" else "graph"
         return replace(setup, layout=replace(layout, mode=mode))
 
-    return Change(layout_name(hardware, layout), LAYOUT, apply)
+    return Change(layout_name(hardware, layout), LAYOUT, apply, aims=_aims_of_layout(layout))
+
+
+def _aims_of_layout(layout: Layout) -> tuple[str, ...]:
+    if layout.dcp > 1:
+        return KV, BANDWIDTH
+    if layout.dp > 1:
+        return KV, COLLECTIVES
+    return () if layout.ep else (COLLECTIVES,)
 
 
 def _switches(base: Setup, offer: Offer) -> list[Change]:
     found = [
-        _launch("mono decode", "mono"),
+        _launch("mono decode", "mono", aims=("launch",)),
         _launch("eager launches", "eager", combines=False),
-        _set("prefill interval 8", CADENCE, prefill_schedule_interval=8),
-        _set("chunks of 512", CHUNKS, long_prefill_token_threshold=512),
-        _set("chunks of 2,048", CHUNKS, long_prefill_token_threshold=2048),
+        _set("prefill interval 8", CADENCE, PROMPTS, prefill_schedule_interval=8),
+        _set("chunks of 512", CHUNKS, PROMPTS, long_prefill_token_threshold=512),
+        _set("chunks of 2,048", CHUNKS, PROMPTS, long_prefill_token_threshold=2048),
     ]
     if offer.retention_policy != "lru":
         name = f"retention {offer.retention_policy}"
-        found.append(_set(name, RETENTION, retention_policy=offer.retention_policy))
+        found.append(_set(name, RETENTION, (KV,), retention_policy=offer.retention_policy))
     if offer.tiers is not None:
-        found.append(_set("tiers below the device", TIERS, tiers=offer.tiers))
+        found.append(_set("tiers below the device", TIERS, (KV,), tiers=offer.tiers))
     if offer.acceptance is not None:
-        found.append(_set(f"{offer.acceptance.drafts} drafts", DRAFTS, acceptance=offer.acceptance))
+        aims = (BANDWIDTH, "launch")
+        found.append(_set(f"{offer.acceptance.drafts} drafts", DRAFTS, aims, acceptance=offer.acceptance))
     return [change for change in found if change.apply(base) != base]
 
 
-def _launch(name: str, mode: Mode, *, combines: bool = True) -> Change:
-    return Change(name, LAUNCH, lambda setup: replace(setup, layout=replace(setup.layout, mode=mode)), combines)
+def _launch(name: str, mode: Mode, *, combines: bool = True, aims: tuple[str, ...] = ()) -> Change:
+    return Change(name, LAUNCH, lambda setup: replace(setup, layout=replace(setup.layout, mode=mode)), combines, aims)
 
 
-def _set(name: str, axis: str, **values: Any) -> Change:
-    return Change(name, axis, lambda setup: replace(setup, **values))
+def _set(name: str, axis: str, aims: tuple[str, ...], **values: Any) -> Change:
+    return Change(name, axis, lambda setup: replace(setup, **values), aims=aims)
 
 
 def _nothing_fits(hardware: Hardware, refused: list[Refused]) -> ConfigError:

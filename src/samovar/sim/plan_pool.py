@@ -1,14 +1,23 @@
 """Trials on several cores. Workers are fresh processes that get the load once and then one job after the other, so that
-results depend on neither their number nor their order."""
+results depend on neither their number nor their order.
+
+No worker outlives its parent: one thread of each waits for the parent's end, however it comes, and ends the process.
+And the parent waits for none: a worker that is gone ends the run, and at the end all are killed: they hold nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.resource_tracker import ensure_running
+import os
 import signal
+from threading import Thread
 import traceback
 from types import TracebackType
 from typing import Literal
@@ -18,8 +27,8 @@ from samovar.sim.plan_trial import Bench, Job, Trial, run_job
 from samovar.workload.replay_script import Script, script_of
 from samovar.workload.session import SessionTree
 
-Progress = Callable[[float], None]
-"""Told how many of the jobs given are done; a running one counts by its share."""
+Progress = Callable[[float, Trial | None], None]
+"""Told how many of the jobs given are done, a running one by its share, and the trial that has just ended."""
 
 
 class TrialFailed(RuntimeError):
@@ -50,8 +59,8 @@ class _Batch:
     shares: dict[int, float] = field(default_factory=dict)
     next: int = 0
 
-    def told(self) -> None:
-        self.progress(len(self.trials) + sum(self.shares.values()))
+    def told(self, ended: Trial | None) -> None:
+        self.progress(len(self.trials) + sum(self.shares.values()), ended)
 
 
 class TrialPool:
@@ -60,14 +69,13 @@ class TrialPool:
     def __init__(self, bench: Bench, trees: Sequence[SessionTree], processes: int) -> None:
         if processes < 1:
             raise ConfigError(f"--processes is {processes}; it must be at least 1")
-        context = get_context("spawn")
         self._workers: list[_Worker] = []
-        for _ in range(processes):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(bench, tuple(trees), theirs), daemon=True)
-            process.start()
-            theirs.close()
-            self._workers.append(_Worker(process, ours))
+        try:
+            for _ in range(processes):
+                self._workers.append(_started(get_context("spawn"), bench, tuple(trees)))
+        except BaseException:
+            self._end()
+            raise
 
     def __enter__(self) -> TrialPool:
         return self
@@ -75,12 +83,16 @@ class TrialPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for worker in self._workers:
-            worker.process.terminate()
+            worker.process.kill()
         for worker in self._workers:
             worker.process.join()
             worker.pipe.close()
             worker.process.close()
+        self._workers.clear()
 
     @property
     def pids(self) -> list[int]:
@@ -105,14 +117,14 @@ class TrialPool:
             try:
                 worker.pipe.send((batch.next, batch.jobs[batch.next]))
             except OSError:
-                raise _ended(worker) from None
+                raise self._ended(worker) from None
             batch.next += 1
 
     def _hear(self, worker: _Worker, batch: _Batch) -> None:
         try:
             told: _Told = worker.pipe.recv()
         except (EOFError, OSError):
-            raise _ended(worker) from None
+            raise self._ended(worker) from None
         if told.kind == "config":
             raise ConfigError(told.message)
         if told.kind == "bug":
@@ -124,17 +136,44 @@ class TrialPool:
             batch.trials[told.job] = told.trial
             batch.shares.pop(told.job, None)
             self._give(worker, batch)
-        batch.told()
+        batch.told(told.trial)
+
+    def _ended(self, worker: _Worker) -> Exception:
+        """Nothing of ours ends a worker by a signal, but whoever is short of memory does."""
+        worker.process.join()
+        code = worker.process.exitcode
+        if code is None or code >= 0:
+            return TrialFailed(f"a worker ended with exit code {code}")
+        return ConfigError(
+            f"--processes is {len(self._workers)}: one of them was ended from outside by {signal.Signals(-code).name}; "
+            "each simulation needs memory of its own, so fewer at once need less"
+        )
 
 
-def _ended(worker: _Worker) -> TrialFailed:
-    worker.process.join()
-    return TrialFailed(f"a worker ended with exit code {worker.process.exitcode}")
+def _started(context: SpawnContext, bench: Bench, trees: tuple[SessionTree, ...]) -> _Worker:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(bench, trees, theirs), daemon=True)
+    with _interrupts_held():
+        process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C goes to all processes of a terminal, and is the parent's to handle. A process begins with the signals that
+    were held when it was made, so it never sees one, not even while it loads its parts."""
+    ensure_running()  # else it is begun with the first process, and lets go of the signal after that
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(bench: Bench, trees: tuple[SessionTree, ...], pipe: Connection) -> None:
-    """A worker's life. Ctrl-C is the parent's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A worker's life."""
+    Thread(target=_end_with_parent, name="parent", daemon=True).start()
     scripts = [script_of(tree) for tree in trees]
     while True:
         try:
@@ -142,6 +181,13 @@ def _work(bench: Bench, trees: tuple[SessionTree, ...], pipe: Connection) -> Non
         except EOFError:
             return
         pipe.send(_told_of(bench, scripts, number, job, pipe))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 def _told_of(bench: Bench, scripts: Sequence[Script], number: int, job: Job, pipe: Connection) -> _Told:

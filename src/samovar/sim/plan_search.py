@@ -22,13 +22,28 @@ WORTH_COMBINING = -0.1
 NEAR_LAYOUT = -0.15
 """Layouts that alone are no further behind the best one are tried once more with everything that was kept."""
 
-Progress = Callable[[float, int], None]
-"""Trials done, and how many there may be in all."""
 Climb = Generator[list[Job], list[Trial], "Ladder"]
 
 
 class Runner(Protocol):
-    def run(self, jobs: Iterable[Job], progress: Callable[[float], None]) -> list[Trial]: ...
+    def run(self, jobs: Iterable[Job], progress: Callable[[float, Trial | None], None]) -> list[Trial]:
+        """One trial per job, in their order. `progress` hears how many are done, a running one by its share, and the
+        one that has just ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How far a search is."""
+
+    done: float
+    planned: int
+    """About how many there will be in all: what is tried next depends on what came out."""
+    ended: Trial | None = None
+    """The one that has just done so."""
+
+
+Progress = Callable[[Told], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,10 @@ class Tried:
     reason: str = ""
     """Why it could not."""
     kept: bool = False
+    aims: tuple[str, ...] = ()
+    """Causes of a turn's time that it is meant to shorten; () for what has no single one."""
+    over: Trial | None = None
+    """What it was put on, and is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +113,7 @@ def search(
                 ladders[load] = end.value
                 del asked[load]
     trials = tuple(known.values())
-    progress(len(known), len(known))
+    progress(Told(len(known), len(known)))
     climbed = tuple(ladders[load] for load in loads)
     chosen = best_of([ladder.best for ladder in climbed], slo)
     return Plan(
@@ -108,7 +127,7 @@ def search(
 
 def _run(runner: Runner, jobs: Sequence[Job], before: int, most: int, progress: Progress) -> dict[Job, Trial]:
     planned = max(most, before + len(jobs))
-    trials = runner.run(jobs, lambda done: progress(before + done, planned))
+    trials = runner.run(jobs, lambda done, ended: progress(Told(before + done, planned, ended)))
     return dict(zip(jobs, trials, strict=True))
 
 
@@ -117,7 +136,7 @@ def _climb(hardware: Hardware, menu: Menu, load: int, slo: Mapping[str, float]) 
     base = menu.baseline
     alone, jobs = _offered(hardware, base, menu.changes, load)
     baseline, *trials = yield [Job(base, load), *jobs]
-    alone = _filled(alone, trials)
+    alone = _filled(alone, trials, baseline)
     best, kept = baseline, list[Change]()
     taken: frozenset[str] = frozenset()
     together: list[Tried] = []
@@ -127,24 +146,24 @@ def _climb(hardware: Hardware, menu: Menu, load: int, slo: Mapping[str, float]) 
             continue
         reason = _not_there(hardware, setup, load)
         if reason:
-            together.append(Tried(change.name, change.axis, None, reason))
+            together.append(Tried(change.name, change.axis, None, reason, aims=change.aims))
             continue
         (trial,) = yield [Job(setup, load)]
         better = improves(trial, best, slo)
-        together.append(Tried(change.name, change.axis, trial, kept=better))
+        together.append(Tried(change.name, change.axis, trial, kept=better, aims=change.aims, over=best))
         if better:
             best, taken = trial, taken | {change.axis}
             kept.append(change)
     finer = [*_other_layouts(menu, baseline, alone, kept), *neighbours(best.job.setup, _lanes(hardware, best.job))]
     last, jobs = _offered(hardware, best.job.setup, finer, load)
-    last = _filled(last, (yield jobs)) if jobs else last
+    last = _filled(last, (yield jobs), best) if jobs else last
     found = best_of([best, *(one.trial for one in (*last, *alone) if one.trial)], slo)
     if not improves(found, best, slo):
         found = best
     together += [replace(one, kept=found is not best and one.trial is found) for one in last]
     if found is not best and not any(one.kept and one.trial is found for one in together):
-        name, axis = next((one.name, one.axis) for one in alone if one.trial is found)
-        together.append(Tried(f"{name} alone, in place of all", axis, found, kept=True))
+        only = next(one for one in alone if one.trial is found)
+        together.append(replace(only, name=f"{only.name} alone, in place of all", kept=True, over=best))
     return Ladder(load, baseline, tuple(alone), tuple(together), found)
 
 
@@ -160,15 +179,15 @@ def _offered(hardware: Hardware, base: Setup, changes: Sequence[Change], load: i
     for change in changes:
         setup = change.apply(base)
         reason = _not_there(hardware, setup, load)
-        tried.append(Tried(change.name, change.axis, None, reason))
+        tried.append(Tried(change.name, change.axis, None, reason, aims=change.aims))
         if not reason:
             jobs.append(Job(setup, load))
     return tried, jobs
 
 
-def _filled(tried: Sequence[Tried], trials: Sequence[Trial]) -> list[Tried]:
+def _filled(tried: Sequence[Tried], trials: Sequence[Trial], over: Trial) -> list[Tried]:
     left = iter(trials)
-    return [one if one.reason else Tried(one.name, one.axis, next(left)) for one in tried]
+    return [one if one.reason else replace(one, trial=next(left), over=over) for one in tried]
 
 
 def _not_there(hardware: Hardware, setup: Setup, load: int) -> str:

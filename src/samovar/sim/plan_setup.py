@@ -221,7 +221,6 @@ def sim_settings(hardware: Hardware, setup: Setup, rules: Rules) -> SimSettings:
         stats_delay_s=rules.stats_delay_s,
         front_end=rules.front_end,
         acceptance=setup.acceptance,
-        gpus=hardware.gpus,
         seed=rules.replay.seed,
     )
 

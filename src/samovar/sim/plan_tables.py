@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from samovar.sim.layouts import Refused, layout_name
+from samovar.sim.plan_changes import LAYOUT
 from samovar.sim.plan_choose import attained, gain
 from samovar.sim.plan_search import Ladder, Plan, Tried
 from samovar.sim.plan_setup import Hardware, Setup
 from samovar.sim.plan_trial import Trial
-from samovar.sim.report_tables import Table, number, seconds, share
+from samovar.sim.plan_why import aimed_at, turn_change
+from samovar.sim.report_tables import Table, lanes_text, number, seconds, share
 
 
 def setup_name(hardware: Hardware, setup: Setup) -> str:
@@ -32,12 +34,21 @@ def setup_name(hardware: Hardware, setup: Setup) -> str:
     return ", ".join(parts)
 
 
+def told_of(hardware: Hardware, trial: Trial) -> str:
+    """One short line."""
+    point = trial.point
+    return (
+        f"{lanes_text(trial.job.concurrency)}, {setup_name(hardware, trial.job.setup)}: "
+        f"{number(point.tokens_per_gpu_s, 0)} tok/s/GPU at {number(point.p90_interactivity)} tok/s (P90)"
+    )
+
+
 def plan_tables(hardware: Hardware, plan: Plan, slo: Mapping[str, float], refused: Sequence[Refused]) -> list[Table]:
     tables = [
         _best(hardware, plan, slo),
-        _alone(plan),
+        alone_table(plan),
         *(_together(hardware, ladder) for ladder in plan.ladders),
-        _frontier(hardware, plan, slo),
+        frontier_table(hardware, plan.frontier, slo),
         _refused(refused, plan),
     ]
     return [table for table in tables if table.rows]
@@ -49,7 +60,7 @@ def _best(hardware: Hardware, plan: Plan, slo: Mapping[str, float]) -> Table:
             str(ladder.concurrency),
             setup_name(hardware, ladder.best.job.setup),
             *_figures(ladder.best, slo),
-            _percent(gain(ladder.best.point.tokens_per_gpu_s, ladder.baseline.point.tokens_per_gpu_s)),
+            percent(gain(ladder.best.point.tokens_per_gpu_s, ladder.baseline.point.tokens_per_gpu_s)),
             ladder.best.why,
         )
         for ladder in plan.ladders
@@ -63,49 +74,89 @@ def _baseline(hardware: Hardware, plan: Plan) -> str:
     return f"gain: tokens per second and GPU over the baseline, {name}"
 
 
-def _alone(plan: Plan) -> Table:
+def points_table(hardware: Hardware, trials: Sequence[Trial], slo: Mapping[str, float], title: str) -> Table:
+    rows = [
+        (str(one.job.concurrency), setup_name(hardware, one.job.setup), *_figures(one, slo), one.why) for one in trials
+    ]
+    return Table(title, ("lanes", "configuration", *_FIGURES, "bound by"), tuple(rows), left=2)
+
+
+def alone_table(plan: Plan) -> Table:
     """None fits all: a change that pays at one load costs at another."""
-    head = ("alone, on the baseline", *(f"{ladder.concurrency} lanes" for ladder in plan.ladders))
+    head = ("alone, on the baseline", *(lanes_text(ladder.concurrency) for ladder in plan.ladders))
     names = [one.name for one in plan.ladders[0].alone]
-    rows = [(name, *(_alone_cell(ladder, at) for ladder in plan.ladders)) for at, name in enumerate(names)]
+    rows = [(name, *(versus(ladder.alone[at]) or "–" for ladder in plan.ladders)) for at, name in enumerate(names)]
     told = "change of tokens per second and GPU / of P90 interactivity"
     return Table("What each optimisation contributes alone", head, tuple(rows), told)
 
 
-def _alone_cell(ladder: Ladder, at: int) -> str:
-    one = ladder.alone[at]
-    return "–" if one.trial is None else _both(one.trial, ladder.baseline)
+def why_table(ladder: Ladder) -> Table:
+    """Every optimisation at one load: what it is for, what it brings alone and beside the others, and through which
+    part of a turn's time."""
+    together = {one.name: one for one in ladder.together}
+    rows = [_why_row(one, together.pop(one.name, None), ladder) for one in ladder.alone]
+    rows += [_why_row(None, one, ladder) for one in together.values()]
+    head = ("optimisation", "is to shorten", "alone", "with what was kept", "a turn, seconds")
+    told = (
+        "is to shorten: causes, with their shares of a turn on the baseline. alone, with what was kept: change of "
+        "tokens per second and GPU / of P90 interactivity. a turn: mean seconds, before → after, and the parts that "
+        "change most"
+    )
+    return Table(f"Why, {lanes_text(ladder.concurrency)}", head, tuple(rows), told, left=2)
+
+
+def _why_row(alone: Tried | None, together: Tried | None, ladder: Ladder) -> tuple[str, ...]:
+    """What it did on top of the others counts, where that was tried."""
+    shown = [one for one in (together, alone) if one is not None]
+    judged = next((one for one in shown if one.trial is not None), shown[0])
+    if judged.trial is None or judged.over is None:
+        told = f"not to be had: {judged.reason}"
+    else:
+        told = _changed(judged)
+        if together is not None and together.trial is None:
+            told += f"; with what was kept: {together.reason}"
+    beside = "–" if together is None else versus(together) or "not to be had"
+    return (
+        judged.name,
+        aimed_at(judged.aims, ladder.baseline),
+        "–" if alone is None else versus(alone) or "not to be had",
+        f"{beside}, kept" if together is not None and together.kept else beside,
+        told,
+    )
 
 
 def _together(hardware: Hardware, ladder: Ladder) -> Table:
-    rows = [(*_row("baseline", ladder.baseline, ladder.baseline), "", ladder.baseline.explained.verdict)]
-    base = ladder.baseline
+    rows = [(*_row("baseline", ladder.baseline), "", "", ladder.baseline.explained.verdict)]
     for one in ladder.together:
         if one.trial is None:
             rows.append((one.name, *["–"] * 5, "not tried", one.reason))
-            continue
-        rows.append((*_row(one.name, one.trial, base), "kept" if one.kept else "", one.trial.explained.verdict))
-        if one.kept:
-            base = one.trial
-    head = ("added", "P90 tok/s", "tok/s/GPU", "TTFT P90", "turn P90", "over what was kept", "", "bound by")
-    title = f"Together, {ladder.concurrency} lanes: {setup_name(hardware, ladder.best.job.setup)}"
+        else:
+            rows.append((*_row(one.name, one.trial), versus(one), "kept" if one.kept else "", _changed(one)))
+    head = ("added", "P90 tok/s", "tok/s/GPU", "TTFT P90", "turn P90", "over what was kept", "", "a turn, seconds")
+    title = f"Together, {lanes_text(ladder.concurrency)}: {setup_name(hardware, ladder.best.job.setup)}"
     return Table(title, head, tuple(rows), left=1)
 
 
-def _row(name: str, trial: Trial, base: Trial) -> tuple[str, ...]:
+def _changed(one: Tried) -> str:
+    if one.trial is None or one.over is None:
+        return ""
+    modes = [trial.job.setup.layout.mode for trial in (one.over, one.trial)]
+    lost = "without mono decode, " if modes[0] == "mono" and one.axis == LAYOUT and modes[1] != "mono" else ""
+    return lost + turn_change(one.trial, one.over)
+
+
+def _row(name: str, trial: Trial) -> tuple[str, ...]:
     point = trial.point
-    versus = "" if trial is base else _both(trial, base)
     return (
         name,
         number(point.p90_interactivity),
         number(point.tokens_per_gpu_s, 0),
         seconds(point.ttft_s.p90),
         seconds(point.latency_s.p90),
-        versus,
     )
 
 
-def _frontier(hardware: Hardware, plan: Plan, slo: Mapping[str, float]) -> Table:
+def frontier_table(hardware: Hardware, frontier: Sequence[Trial], slo: Mapping[str, float]) -> Table:
     rows = [
         (
             setup_name(hardware, trial.job.setup),
@@ -114,7 +165,7 @@ def _frontier(hardware: Hardware, plan: Plan, slo: Mapping[str, float]) -> Table
             _costs(trial),
             trial.explained.verdict,
         )
-        for trial in plan.frontier
+        for trial in frontier
     ]
     head = ("configuration", "lanes", *_FIGURES, "$/M tokens own, rent", "bound by")
     return Table("Frontier", head, tuple(rows), "no other point is better in both P90 tok/s and tok/s/GPU")
@@ -156,14 +207,18 @@ def _costs(trial: Trial) -> str:
     )
 
 
-def _both(trial: Trial, base: Trial) -> str:
+def versus(one: Tried) -> str:
+    """`+24% / -3%`; "" when it could not be had."""
+    if one.trial is None or one.over is None:
+        return ""
+    new, old = one.trial.point, one.over.point
     return (
-        f"{_percent(gain(trial.point.tokens_per_gpu_s, base.point.tokens_per_gpu_s))} / "
-        f"{_percent(gain(trial.point.p90_interactivity, base.point.p90_interactivity))}"
+        f"{percent(gain(new.tokens_per_gpu_s, old.tokens_per_gpu_s))} / "
+        f"{percent(gain(new.p90_interactivity, old.p90_interactivity))}"
     )
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     return f"{100 * value:+.0f}%" if abs(value) >= 0.005 else "0%"
 
 

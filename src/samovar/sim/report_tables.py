@@ -11,6 +11,9 @@ from samovar.sim.report_limits import Explained
 from samovar.workload.metrics import Point
 from samovar.workload.quantities import bytes_text
 
+WORDS = ("bound by", "why", "a turn, seconds")
+"""Heads of columns that hold sentences, which may be folded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -20,7 +23,11 @@ class Table:
     told: str = ""
     """A line below the title."""
     left: int = 1
-    """Columns that are words; the others are numbers."""
+    """First columns that are words; the others are numbers, but for the last one where its head is one of WORDS."""
+
+    @property
+    def ends_in_words(self) -> bool:
+        return self.head[-1] in WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,10 @@ _STEPS = {"decode": "decodes only", "mixed": "decodes and prompts", "prefill": "
 
 def _kind(kind: StepKind, whole_s: float) -> tuple[str, ...]:
     return f"{kind.count:,}", milliseconds(kind.p50_s), milliseconds(kind.p90_s), share(kind.seconds / whole_s)
+
+
+def lanes_text(count: int) -> str:
+    return f"{count} lane" if count == 1 else f"{count} lanes"
 
 
 def number(value: float | None, digits: int = 1) -> str:

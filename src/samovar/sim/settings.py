@@ -87,8 +87,6 @@ class SimSettings:
     knows what the others sent before the ranks tell."""
     front_end: FrontEnd = FrontEnd()
     acceptance: Acceptance = Acceptance()
-    gpus: int = 1
-    """Of all ranks of all engines together, for figures per GPU."""
     seed: int = 0
     fast_forward: bool = True
     """Steps that differ in nothing but positions are taken together. Changes no figure; off only to show that."""
@@ -100,9 +98,6 @@ class SimSettings:
             raise ConfigError(f"ranks is {self.ranks}; it must be at least 1", param="ranks")
         if self.engines < 1:
             raise ConfigError(f"engines is {self.engines}; it must be at least 1", param="engines")
-        ranks = self.engines * self.ranks
-        if self.gpus < ranks:
-            raise ConfigError(f"gpus is {self.gpus}; {ranks} ranks need at least as many", param="gpus")
         if self.servers < 1:
             raise ConfigError(f"servers is {self.servers}; it must be at least 1", param="servers")
         if not self.duration_s > 0:

@@ -41,9 +41,3 @@ def read_link(table: TomlTable, name: str, source: str) -> Link:
         latency_s=table.duration_s("latency_s"),
         flow_bytes_per_s=table.positive("flow_bytes_per_s", math.inf),
     )
-
-
-def exposed_load_s(load_s: float, compute_s: float, num_layers: int) -> float:
-    """What a load of all layers' KV, layer by layer in order, adds to a computation of `compute_s` that needs each
-    layer's part when it gets there: the longest wait of any layer, both being spread evenly over the layers."""
-    return max(load_s / num_layers, load_s - compute_s * (num_layers - 1) / num_layers)
