@@ -12,8 +12,10 @@ import pytest
 from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
 from samovar.core.plan import Gate, StepPlan, StepResult
+from samovar.core.ports import Connector
 from samovar.core.replay import Recorder
 from samovar.policy.lru import LRU
+from samovar.policy.retention import RetentionPolicy
 from tests.core.helpers import make_request
 from tests.core.tiers import KeepingTier
 
@@ -24,10 +26,16 @@ class Twin:
     """An engine driven with results known beforehand: request i gives the next of its own counts of tokens. Equal
     prompts have equal answers, so equal blocks come to be side by side."""
 
-    def __init__(self, config: EngineConfig, counts: dict[int, list[int]]) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        counts: dict[int, list[int]],
+        policy: RetentionPolicy | None = None,
+        connector: Connector | None = None,
+    ) -> None:
         self.prompts: dict[int, int] = {}
         self.calls: list = []
-        self.engine = Recorder(config, LRU(), sink=self.calls.append)
+        self.engine = Recorder(config, policy or LRU(), connector, sink=self.calls.append)
         self.config = config
         self.counts = {number: deque(own) for number, own in counts.items()}
         self.plans: deque[StepPlan] = deque()
@@ -211,14 +219,19 @@ def test_what_the_runner_is_still_to_be_told_comes_first() -> None:
     assert twin.plans[0].released == (1,) and twin.engine.steady_rounds() > 0
 
 
-def test_an_engine_with_tiers_has_no_steady_rounds() -> None:
-    """Its connector may want something moved at any plan."""
-    engine = Engine(EngineConfig(num_blocks=24, block_tokens=BT, max_model_len=120, depth=1), LRU(), KeepingTier())
-    engine.submit(make_request(0, [3] * PROMPT, 5, block_tokens=BT), 0.0)
+def test_rounds_end_when_the_tiers_want_to_be_asked() -> None:
+    tier = KeepingTier()
+    engine = Engine(EngineConfig(num_blocks=24, block_tokens=BT, max_model_len=120, depth=1), LRU(), tier)
+    assert engine.quiet_until == float("inf")
+    engine.submit(make_request(0, [3] * PROMPT, 50, block_tokens=BT), 0.0)
     plan = engine.plan(0.0)
     assert plan is not None
     engine.apply(plan.step, StepResult(plan.step, ((0,),)), 1.0)
-    assert engine.plan(1.0) is not None and engine.steady_rounds() == 0
+    stored = engine.plan(1.0)
+    assert stored is not None and len(stored.stores) == 1
+    assert engine.steady_rounds() == 6, "though its first block is on its way to the tier"
+    tier.wake_at = 3.0
+    assert engine.quiet_until == 3.0
 
 
 def test_more_rounds_than_are_steady_and_tokens_that_do_not_fit_are_refused() -> None:

@@ -54,7 +54,6 @@ def run(scripts: Sequence[Script], steps: Steps, config: EngineConfig | None = N
     lanes = fields.pop("concurrency", len(scripts))
     visits = fields.pop("visits", len(scripts))
     rules = {"start_from": 0.0, "start_to": 0.0, "max_visits": visits} | fields.pop("rules", {})
-    fields.setdefault("gpus", fields.get("ranks", 1))
     settings = SimSettings(
         steps=steps,
         engine=config or engine(),

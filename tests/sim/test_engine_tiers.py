@@ -18,8 +18,8 @@ def timeless(found: SimRun) -> SimRun:
 
 
 def test_an_engine_beside_it_changes_nothing_for_a_lane() -> None:
-    one = run(SCRIPTS, lanes=1, ranks=2, gpus=2, tiers=tiers())
-    both = run(SCRIPTS, lanes=1, ranks=2, gpus=4, engines=2, tiers=tiers())
+    one = run(SCRIPTS, lanes=1, ranks=2, tiers=tiers())
+    both = run(SCRIPTS, lanes=1, ranks=2, engines=2, tiers=tiers())
     assert (both.records, both.timings, both.steps) == (one.records, one.timings, one.steps)
     assert both.num_steps == one.num_steps and both.simulated_s == one.simulated_s
     assert len(both.stats) == 4 and both.stats[:2] == one.stats
@@ -27,7 +27,7 @@ def test_an_engine_beside_it_changes_nothing_for_a_lane() -> None:
 
 def test_each_engine_has_its_lanes_and_tiers() -> None:
     """Eight conversations on two engines of two ranks: of what the tiers hold, each engine finds its own again."""
-    found = run(SCRIPTS, ranks=2, gpus=4, engines=2, num_blocks=250, tiers=tiers(DISK))
+    found = run(SCRIPTS, ranks=2, engines=2, num_blocks=250, tiers=tiers(DISK))
     assert found.sessions_begun == found.sessions_finished == 8
     assert all(stats.stored_blocks > 0 and stats.step_tokens > 0 for stats in found.stats)
     assert {sample.rank for sample in found.memory} == {0, 1, 2, 3}
@@ -39,13 +39,13 @@ def test_each_engine_has_its_lanes_and_tiers() -> None:
 
 
 def test_steps_taken_together_change_nothing_for_several_engines() -> None:
-    fast, slow = (run(SCRIPTS, ranks=1, gpus=3, engines=3, fast_forward=fast) for fast in (True, False))
+    fast, slow = (run(SCRIPTS, ranks=1, engines=3, fast_forward=fast) for fast in (True, False))
     assert timeless(fast) == timeless(slow)
 
 
 def test_time_is_idle_when_no_engine_works() -> None:
     """One lane after the other begins a second later, so that two engines are busy at different times."""
-    one, both = (run(SCRIPTS, lanes=2, gpus=2, engines=engines) for engines in (1, 2))
+    one, both = (run(SCRIPTS, lanes=2, engines=engines) for engines in (1, 2))
     assert 0 < both.steps.idle_s < both.simulated_s
     busy_s = sum(kind.seconds for kind in both.steps.group.values())
     assert both.simulated_s - both.steps.idle_s <= busy_s + 1e-6
@@ -53,6 +53,6 @@ def test_time_is_idle_when_no_engine_works() -> None:
 
 
 def test_without_tiers_there_are_none() -> None:
-    found = run(SCRIPTS, lanes=2, gpus=2, engines=2)
+    found = run(SCRIPTS, lanes=2, engines=2)
     assert found.links == links_of(()) == ()
     assert build_tiers(None, None, (), 1) == []  # type: ignore[arg-type]

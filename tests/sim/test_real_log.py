@@ -62,6 +62,8 @@ def follow(header: LogHeader, calls: list[Call], *, fast_forward: bool) -> tuple
             if group.step_ends_s is None:  # two results came at once
                 group.begin_step(call.now)
             group.end_step(call.now)
+            if rank.is_coasting:
+                group.plan([rank], call.now)
         elif isinstance(call, Plan) and not asked and not rank.is_coasting:
             group.plan([rank], call.now)
         if isinstance(call, Plan) and not asked and group.step_ends_s is None:

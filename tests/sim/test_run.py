@@ -52,7 +52,6 @@ def settings_of(config: EngineConfig, **fields) -> SimSettings:
         "duration_s": 60.0,
         "policy": lambda config: LRU(),
         "ranks": 2,
-        "gpus": 2,
         "front_end": FrontEnd(0.01, 1e-6, 1e-3),
     }
     return SimSettings(**defaults | fields)
@@ -142,7 +141,7 @@ def test_any_block_size_will_do(block_tokens: int, scripts: list[Script]) -> Non
 def test_sticky_sessions_find_their_prefixes(balancer: str, scripts: list[Script]) -> None:
     """What sessions of different ranks have in common, their tools, is computed once on each."""
     config = engine(num_blocks=20_000, max_num_batched_tokens=1024)
-    made = run_of(settings_of(config, ranks=4, gpus=4, balancer=balancer), scripts)
+    made = run_of(settings_of(config, ranks=4, balancer=balancer), scripts)
     point = summarise(made.records, concurrency=6)
     if balancer == "sticky":
         assert point.hit_rate > point.hit_ceiling - 0.03
@@ -220,7 +219,6 @@ def test_any_load_ends_and_every_check_holds(trees, depth, ranks, blocks, interv
 def test_settings_that_cannot_work_are_named() -> None:
     for fields, named in (
         ({"ranks": 0}, "ranks is 0"),
-        ({"gpus": 1}, "gpus is 1"),
         ({"duration_s": 0.0}, "duration_s is 0"),
         ({"stats_delay_s": -1.0}, "stats_delay_s is -1"),
         ({"acceptance": Acceptance(2, 1.5)}, "acceptance.drafts is 2"),
@@ -238,7 +236,7 @@ def test_settings_that_cannot_work_are_named() -> None:
 
 def test_cores_hear_what_the_benchmarks_server_would(scripts: list[Script]) -> None:
     """Names of sessions and their parents, and how the recorded answers ended."""
-    _, logs = logged(settings_of(engine(max_num_batched_tokens=1024), ranks=1, gpus=1), scripts)
+    _, logs = logged(settings_of(engine(max_num_batched_tokens=1024), ranks=1), scripts)
     ((_, calls),) = logs
     submitted = [call.call.request for call in calls if isinstance(call.call, Submit)]
     mains = {request.session_id for request in submitted if not request.parent_session_id}

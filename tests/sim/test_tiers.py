@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import subprocess
 import sys
 
 import pytest
 
 from samovar.base.errors import ConfigError
+from samovar.base.ids import TransferId
+from samovar.core.calls import Advance, Call
 from samovar.core.config import EngineConfig
+from samovar.core.plan import TransferDone
+from samovar.core.ports import Connector
+from samovar.core.replay import Recorder
 from samovar.kv.settings import tiers_of
 from samovar.policy.agent import AgentPolicy
 from samovar.policy.lru import LRU
 from samovar.policy.retention import RetentionPolicy
 from samovar.sim.cost.layout import Layout
 from samovar.sim.outcome import SimRun
+from samovar.sim.run import Simulation
 from samovar.sim.tiers import Tiers, TierSettings, compute_block_s, tiers_on
 from samovar.spec.catalog import load_device, load_model
 from samovar.spec.link import Link
+from tests.kv.tier_world import chain
 from tests.sim.tier_runs import (
     BLOCK_BYTES,
     HOST,
@@ -30,6 +37,7 @@ from tests.sim.tier_runs import (
     run,
     tiers,
 )
+from tests.sim.tier_runs import settings as run_settings
 
 TURNS = 6
 
@@ -121,7 +129,7 @@ def test_ranks_have_tiers_of_their_own_and_share_the_disk_of_their_machine() -> 
         policies.append(AgentPolicy(config.num_blocks))
         return policies[-1]
 
-    found, built = checked_run(tiers(wanted, ranks_per_machine=2), lanes=12, ranks=3, gpus=3, policy=policy)
+    found, built = checked_run(tiers(wanted, ranks_per_machine=2), lanes=12, ranks=3, policy=policy)
     names = [link.name for link in found.links]
     assert [name for name in names if name.startswith("ssd")] == [
         "ssd of machine 0 read", "ssd of machine 0 write", "ssd of machine 1 read", "ssd of machine 1 write",
@@ -221,11 +229,34 @@ def test_engines_that_are_not_simulated_get_their_share_of_the_disk() -> None:
     assert many.ssd.out_bytes_per_s == alone.ssd.out_bytes_per_s / 4
 
 
+@pytest.mark.parametrize("devices", [1, 8])
+def test_devices_of_a_rank_commit_as_much_each_as_one_alone(devices: int) -> None:
+    """16 blocks of 2 MB in 32 MiB, however many shards a block has beside them."""
+    wanted = tiers_of(offloading_size="4000MB", disk_path="/nowhere", disk_size="4000MB")
+    built = tiers(wanted, block_bytes=2e6, kept_bytes=2e6 * devices).build(EngineConfig(200, 64), [LRU()])
+    connector, keys = built.ranks[0].connector, chain(list(range(40)))
+    stored, _ = connector.store(TransferId(0), keys, b"", "s", 0.0)
+    assert len(stored) == 40
+    connector.transferred(TransferDone(TransferId(0)), 0.0)
+    connector.turn_ended("s", keys, keep=True, now=0.0)
+    assert [len(move.keys) for move in connector.moves(0.0)] == [16, 16, 8]
+
+
 def test_taking_steps_together_changes_nothing_beside_transfers() -> None:
     wanted = tiers_of(offloading_size="400MB", disk_path="/nowhere", disk_size="4000MB")
-    fast, slow = (checked_run(tiers(wanted), fast_forward=flag)[0] for flag in (True, False))
-    assert fast.records == slow.records and fast.timings == slow.timings
-    assert fast.links == slow.links and fast.stats == slow.stats
+    scripts = conversations(3, TURNS, output=150)
+    changes = {"tiers": tiers(wanted), "num_blocks": 260, "lanes": 3}
+    calls: list[Call] = []
+
+    def recorder(config: EngineConfig, policy: RetentionPolicy, connector: Connector | None) -> Recorder:
+        return Recorder(config, policy, connector, sink=calls.append)
+
+    fast = Simulation(run_settings(**changes), scripts, lambda share: None, recorder).run()
+    slow = run(scripts, fast_forward=False, **changes)
+    assert slow == replace(fast, took_s=slow.took_s)
+    rounds = sum(call.call.rounds for call in calls if isinstance(call.call, Advance))
+    assert fast.stats[0].loaded_blocks > 1000
+    assert rounds > fast.stats[0].steps * 0.75, "little was taken together"
 
 
 def test_verified_loads_are_compared_and_never_differ() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +27,7 @@ POLICIES = {"lru": lambda config: LRU(), "agent": lambda config: AgentPolicy(con
     ranks=st.sampled_from([1, 2, 3]),
     shared=st.booleans(),
     policy=st.sampled_from(sorted(POLICIES)),
+    output=st.sampled_from([20, 150]),
 )
 def test_any_sizes(
     lanes: int,
@@ -36,6 +39,7 @@ def test_any_sizes(
     ranks: int,
     shared: bool,
     policy: str,
+    output: int,
 ) -> None:
     path = None if disk is None else "/nowhere"
     wanted = tiers_of(
@@ -49,15 +53,17 @@ def test_any_sizes(
         shared=shared,
         ranks_per_machine=2,
     )
-    found = run(
-        conversations(lanes, 4),
-        tiers=built,
-        num_blocks=num_blocks,
-        lanes=lanes,
-        ranks=ranks,
-        gpus=ranks,
-        balancer="round-robin" if shared else "sticky",
-        policy=POLICIES[policy],
-    )
+    changes = {
+        "tiers": built,
+        "num_blocks": num_blocks,
+        "lanes": lanes,
+        "ranks": ranks,
+        "balancer": "round-robin" if shared else "sticky",
+        "policy": POLICIES[policy],
+    }
+    scripts = conversations(lanes, 4, output=output)
+    found = run(scripts, **changes)
     assert len(found.records) == 4 * lanes and all(record.status == "ok" for record in found.records)
     assert all(link.bytes <= link.bandwidth * link.elapsed_s * (1 + 1e-9) for link in found.links)
+    stepped = run(scripts, fast_forward=False, **changes)
+    assert stepped == replace(found, took_s=stepped.took_s)

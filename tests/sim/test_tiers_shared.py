@@ -83,7 +83,7 @@ def test_while_one_policy_leaves_it_to_recency_all_do() -> None:
 def checked(shared: bool, num_bytes: str, policy: object = None) -> SimRun:
     """Turns go from one rank to the other."""
     wanted = tiers_of(offloading_size=num_bytes)
-    changes = {"ranks": 2, "gpus": 2, "lanes": 7, "balancer": "round-robin"}
+    changes = {"ranks": 2, "lanes": 7, "balancer": "round-robin"}
     if policy is not None:
         changes["policy"] = policy
     return run(conversations(7, 6), tiers=tiers(wanted, shared=shared, ranks_per_machine=2), **changes)

@@ -35,7 +35,7 @@ class SlowestRank:
         return max((STEPS.step_s([shape]) for shape in shapes), key=lambda cost: cost.total_s)
 
 
-def conversations(count: int, turns: int, gap_s: float = 5.0) -> list[Script]:
+def conversations(count: int, turns: int, gap_s: float = 5.0, output: int = 20) -> list[Script]:
     """Each turn adds NEW_BLOCKS to the FIRST_BLOCKS of the first one."""
     scripts = []
     for number in range(count):
@@ -43,7 +43,7 @@ def conversations(count: int, turns: int, gap_s: float = 5.0) -> list[Script]:
         at = float(number)
         for k in range(turns):
             ids = list(range(1000 * number, 1000 * number + FIRST_BLOCKS + NEW_BLOCKS * k))
-            made.append(turn(at, at + 1.0, ids, out=20))
+            made.append(turn(at, at + 1.0, ids, out=output))
             at += 1.0 + gap_s
         scripts.append(script_of(tree(main_stream(*made), name=f"t{number}")))
     return scripts
@@ -66,7 +66,7 @@ def settings(num_blocks: int = 450, lanes: int = 8, kv_verify: int = 0, **change
         kv_verify=kv_verify,
     )
     replay = ReplayConfig(concurrency=lanes, start_from=0.0, start_to=0.0, max_visits=lanes)
-    fields = {"ranks": 1, "gpus": 1, "duration_s": 10_000.0, "policy": lambda config: LRU(), **changes}
+    fields = {"ranks": 1, "duration_s": 10_000.0, "policy": lambda config: LRU(), **changes}
     return SimSettings(steps=SlowestRank(), engine=engine, replay=replay, **fields)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from samovar.base.ids import BlockKey, RequestId
 from samovar.base.keys import TOKEN_BYTES
 from samovar.core import outcome
 from samovar.core.board import Board
-from samovar.core.cache_report import cache_report
+from samovar.core.cache_report import Recovered, cache_report
 from samovar.core.config import EngineConfig
 from samovar.core.events import ErrorInfo, FinishReason, Output, Verdict
 from samovar.core.hints import hint_session, judge
@@ -23,6 +23,7 @@ from samovar.core.request import Request
 from samovar.core.scheduler import Scheduler
 from samovar.core.state import RequestState, Status
 from samovar.core.stats import CacheReport, EngineStats
+from samovar.core.steady import quiet_until
 from samovar.core.stream import awaited
 from samovar.core.transfers import transferred
 from samovar.policy.hints import Hint, HintAnswer
@@ -174,6 +175,12 @@ class Engine:
         plans come with a closed gate, None when alone. Changes nothing. See `core.steady`."""
         return self._scheduler.steady_rounds(closed_gates)
 
+    @property
+    def quiet_until(self) -> float:
+        """Plans made before that time find nothing to do for the time alone: steady rounds must end before it, and an
+        engine without work need not be asked for a plan until then."""
+        return quiet_until(self._board)
+
     def advance(self, rounds: int, tokens: Sequence[tuple[int, ...]], now: float) -> tuple[StepPlan, ...]:
         """`rounds` of them at once, ending at `now`. `tokens[i]`: all that they gave the request of the i-th chunk in
         flight; none may end it. Returns the last plans made, at most `depth`: they are in flight, behind those not
@@ -202,8 +209,9 @@ class Engine:
                 stream.awaits = awaited(reason, tools)
             board.policy.outcome(name, reason, tools, now)
 
-    def cache_report(self, now: float) -> CacheReport:
-        return cache_report(self._board, now)
+    def cache_report(self, now: float, recovered: Sequence[Recovered] = ()) -> CacheReport:
+        """`recovered`: what a tier had of conversations when the engine started, the latest first."""
+        return cache_report(self._board, now, recovered)
 
     def match(self, keys: Sequence[BlockKey], num_tokens: int, now: float) -> PrefixMatch:
         """How much of a prompt would be found, were it submitted now. Changes nothing."""

@@ -12,11 +12,6 @@ _WINDOW_TOKENS = 8192.0
 """The rate is an average over about as many tokens."""
 
 
-def worth_loading(num_tokens: int, seconds: float, prefill_tokens_per_s: float) -> bool:
-    """Whether `num_tokens` are sooner there when loaded in `seconds`. A rate of 0 is not known: then loading it is."""
-    return prefill_tokens_per_s <= 0.0 or seconds <= num_tokens / prefill_tokens_per_s
-
-
 def blocks_to_load(shares: Sequence[TierShare], block_tokens: int, prefill_tokens_per_s: float) -> int:
     """How many leading blocks of a match to load so that all of it is there soonest: what a slow tier has behind a fast
     one may be worth computing."""
@@ -31,6 +26,28 @@ def blocks_to_load(shares: Sequence[TierShare], block_tokens: int, prefill_token
         if spent_s <= best_s:
             best, best_s = taken, spent_s
     return best
+
+
+def with_probe(shares: Sequence[TierShare], wanted: int) -> int:
+    """`wanted` blocks of a match, and behind them what the next tier is to be tried with. Computing these would be
+    sooner, as far as is known; but of a tier from which nothing is loaded no more would ever be known."""
+    before = 0
+    for share in shares:
+        if before >= wanted:
+            return before + share.probe_blocks
+        before += share.num_blocks
+    return wanted
+
+
+def load_s(shares: Sequence[TierShare], num_blocks: int) -> float:
+    """Estimated time for the first so many blocks. What is queued before a share is waited for however much of it is
+    wanted; nothing to speak of is where a tier may be tried."""
+    seconds = 0.0
+    for share in shares:
+        part = min(num_blocks, share.num_blocks)
+        seconds += share.seconds if part > share.probe_blocks else share.seconds * part / share.num_blocks
+        num_blocks -= part
+    return seconds
 
 
 class PrefillRate:

@@ -45,9 +45,9 @@ class KVManager:
         self.num_deduplicated = 0
 
     @property
-    def is_fencing(self) -> bool:
-        """Whether blocks wait to be released."""
-        return bool(self._fences)
+    def releases_soon(self) -> bool:
+        """Whether blocks wait to be released that no transfer touches: the end of a plan will do it."""
+        return any(not fence.holding.num_transfers for fence in self._fences)
 
     # -- room ------------------------------------------------------------------------------------------------------
 

@@ -359,7 +359,7 @@ class PrefixIndex:
         return list(self._blocks.values())
 
     def check(self) -> None:
-        children: list[set[int]] = [set() for _ in self._keys]
+        children: dict[int, set[int]] = {}
         unused = 0
         live = {(stamp, block) for stamp, block in self._heap}
         for key, block in self._blocks.items():
@@ -372,18 +372,20 @@ class PrefixIndex:
             else:
                 assert self._keys[parent] is not None, "a child outlived its parent"
                 assert self._depth[block] == self._depth[parent] + 1
-                children[parent].add(block)
+                children.setdefault(parent, set()).add(block)
                 assert self._pool.refs[block] == 0 or self._pool.refs[parent] > 0, "a held block on an unused one"
                 step = self.pending[block]
                 assert COMPUTED in (step, self.pending[parent]) or step >= self.pending[parent], "pending before parent"
             if self._pool.refs[block] == 0:
                 unused += 1
-        for number, of_block in enumerate(children):
+        parents = {number for number, child in enumerate(self._youngest) if child != NOBODY}
+        assert parents == children.keys(), "a block has children that are none, or lacks some"
+        for number, of_block in children.items():
             assert self._children(number) == of_block, "the list of a block's children differs"
         assert unused == self.num_unused, "unused count differs"
         assert sum(1 for k in self._keys if k is not None) == len(self._blocks)
         for block in self._blocks.values():
-            if self._pool.refs[block] == 0 and not children[block]:
+            if self._pool.refs[block] == 0 and block not in children:
                 assert (self._stamps[block], block) in live, "a leaf that eviction cannot find"
         assert len(self.evicted) <= self.max_evicted
 

@@ -14,6 +14,7 @@ import msgspec
 
 from samovar.base.errors import ReplayMismatch
 from samovar.base.ids import BlockKey, RequestId
+from samovar.core.cache_report import Recovered
 from samovar.core.calls import (
     Advance,
     Apply,
@@ -96,6 +97,10 @@ class Recorder:
     def steady_rounds(self, closed_gates: int | None = None) -> int:
         return self._engine.steady_rounds(closed_gates)
 
+    @property
+    def quiet_until(self) -> float:
+        return self._engine.quiet_until
+
     def advance(self, rounds: int, tokens: Sequence[tuple[int, ...]], now: float) -> tuple[StepPlan, ...]:
         plans = self._engine.advance(rounds, tokens, now)
         self._sink(Call(Advance(rounds, tuple(tokens), now), _ENCODER.encode(plans)))
@@ -121,9 +126,9 @@ class Recorder:
         with self._unlogged():
             return self._engine.match(keys, num_tokens, now)
 
-    def cache_report(self, now: float) -> CacheReport:
+    def cache_report(self, now: float, recovered: Sequence[Recovered] = ()) -> CacheReport:
         with self._unlogged():
-            return self._engine.cache_report(now)
+            return self._engine.cache_report(now, recovered)
 
     def stats(self) -> EngineStats:
         return self._engine.stats()

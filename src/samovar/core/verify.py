@@ -70,12 +70,13 @@ def _compare(board: Board, suspect: Suspect) -> None:
     state, end = suspect.state, suspect.first + len(suspect.keys)
     suspect.holding.num_transfers = 0
     mine = Holding()
-    mine.blocks = state.blocks[suspect.first : end] + suspect.holding.blocks
+    # With all before them: whoever holds a block holds its chain, so that what nobody holds can be evicted.
+    mine.blocks = state.blocks[:end] + suspect.holding.blocks
     board.kv.index.hold(mine.blocks)
     transfer_id = board.new_transfer(Transfer(False, mine, suspect.keys, compares=True))
     board.kv.fence(mine, state.stream_name)
     board.compares.append(
-        Compare(transfer_id, 0, tuple(mine.blocks[: len(suspect.keys)]), tuple(suspect.holding.blocks))
+        Compare(transfer_id, 0, tuple(state.blocks[suspect.first : end]), tuple(suspect.holding.blocks))
     )
 
 

@@ -16,6 +16,7 @@ from samovar.kv.orphans import Orphans
 from samovar.kv.tier import Filling, Tier
 from samovar.kv.under_way import Transfers, UnderWay, split
 from samovar.kv.write_budget import WriteBudget
+from samovar.kv.write_holds import WriteHolds
 
 RETRY_S = 0.5
 """A disk that was full gets so long to make room, one that failed so long to recover; doubled with every failure in a
@@ -43,7 +44,8 @@ class Turn:
 
 class DiskAdmission:
     __slots__ = (
-        "_batch_blocks", "_block_bytes", "_budget", "_dear_until", "_deletions", "_disk", "_host", "_in_flight_blocks",
+        "_batch_blocks", "_block_bytes", "_budget", "_dear_until", "_deletions", "_disk", "_holds", "_host",
+        "_in_flight_blocks",
         "_most_in_flight_blocks", "_num_dear", "_orphans", "_pause_s", "_paused_until", "_transfers", "_turns",
         "wake_at",
     )  # fmt: skip
@@ -71,6 +73,7 @@ class DiskAdmission:
         self._batch_blocks = batch_blocks
         self._most_in_flight_blocks = most_in_flight_blocks
         self._in_flight_blocks = 0
+        self._holds = WriteHolds(host)
         self._turns: dict[str, Turn] = {}
         self._pause_s = RETRY_S
         self._paused_until = 0.0
@@ -171,10 +174,13 @@ class DiskAdmission:
             return None
         allowed = self._allowed_blocks(len(turn.keys) - first, now)
         chosen = self._choose(turn, first, allowed) if allowed else []
-        if not chosen:
-            return None
-        chosen = chosen[: self._room(turn, chosen, worth, now)]
-        return self._write(turn, chosen) if chosen else None
+        if chosen and (room := self._room(turn, chosen, worth, now)):
+            return self._write(turn, chosen[:room])
+        if chosen and chosen[0] < len(turn.keys):
+            self._wake(now)  # what is worth less than this changes with time alone
+        if first == len(turn.keys):
+            self._turns.pop(turn.name, None)  # the rest has just been given up
+        return None
 
     def _allowed_blocks(self, left: int, now: float) -> int:
         """By the budget and by what is in flight. 0: later."""
@@ -225,8 +231,9 @@ class DiskAdmission:
         keys = tuple(turn.keys[i] for i in chosen)
         parents = tuple(self._parent(turn, i) for i in chosen)
         filling = [self._disk.fill(key, parent, turn.stream) for key, parent in zip(keys, parents, strict=True)]
-        held = self._host.hold(keys[-1])
-        transfer_id = self._transfers.begin_move(UnderWay("write", keys, filling, host_held=held, cause=turn.name))
+        write = UnderWay("write", keys, filling, cause=turn.name)
+        self._holds.hold(write)
+        transfer_id = self._transfers.begin_move(write)
         self._in_flight_blocks += len(keys)
         self._budget.spend(len(keys) * self._block_bytes)
         slots, generations = self._host.slots(keys)
@@ -250,7 +257,7 @@ class DiskAdmission:
         elif good:
             self._pause_s = RETRY_S
         self._deletions.add(lost)
-        self._host.unhold(under_way.host_held)
+        self._holds.let_go(under_way)
         if turn is not None and self._disk.match(turn.keys) == len(turn.keys):
             self._turns.pop(turn.name, None)
 
@@ -301,5 +308,7 @@ class DiskAdmission:
         writes = [under_way for under_way in self._transfers.all() if under_way.kind == "write"]
         assert self._in_flight_blocks == sum(len(write.keys) for write in writes), "blocks in flight differ"
         assert self._in_flight_blocks <= self._most_in_flight_blocks
+        self._holds.check()
+        assert len(writes) == len(self._holds)
         for name, turn in self._turns.items():
             assert turn.name == name and turn.keys

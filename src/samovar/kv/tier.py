@@ -140,9 +140,10 @@ class Tier:
 
     # -- holding ---------------------------------------------------------------------------------------------------
 
-    def hold(self, key: BlockKey) -> list[BlockId]:
-        """The chain that ends at a findable block. Nothing of it goes until `let_go` or `unhold`."""
-        held = self.index.chain(key, self.leaf(key).depth_blocks + 1)
+    def hold(self, key: BlockKey, last: int | None = None) -> list[BlockId]:
+        """The chain that ends at a findable block; nothing of it goes until `let_go` or `unhold`. `last`: so many of
+        its blocks only, while the caller keeps those before them."""
+        held = self.index.chain(key, self.leaf(key).depth_blocks + 1 if last is None else last)
         self.index.hold(held)
         return held
 

@@ -29,8 +29,6 @@ from samovar.kv.under_way import Transfers, UnderWay, split
 from samovar.kv.write_budget import WriteBudget
 from samovar.policy.retention import RetentionPolicy
 
-BATCH_BYTES = 32 << 20
-"""Of one move, which is one commit on the disk."""
 MOST_BATCH_BLOCKS = 256
 WRITES_IN_FLIGHT, LEAST_PINNED_BLOCKS = 4, 16
 """Batches. Their blocks are pinned in the host tier: at most a quarter of it, unless it is tiny, or else what is
@@ -51,6 +49,10 @@ class Tuning:
     """To the disk; None is no limit."""
     write_burst_bytes: float | None = None
     """What may be saved up of it; None is ten seconds' worth."""
+    probes: bool = False
+    """The rates are guesses: tiers that they speak against are tried now and then."""
+    batch_bytes: int = 32 << 20
+    """Of one move, which is one commit on the disk."""
 
 
 class TieredConnector:
@@ -73,11 +75,11 @@ class TieredConnector:
         self._transfers = Transfers()
         self._host = Tier("host", host_blocks, policy, self._restore_to_host_s)
         self._disk = Tier("disk", disk_blocks, policy, lambda key, depth: compute_s())
-        self._host_rate = Rate(tuning.host_bytes_per_s, block_bytes)
-        self._disk_rate = Rate(tuning.disk_bytes_per_s, block_bytes)
+        self._host_rate = Rate(tuning.host_bytes_per_s, block_bytes, probes=tuning.probes)
+        self._disk_rate = Rate(tuning.disk_bytes_per_s, block_bytes, probes=tuning.probes)
         rate, burst = tuning.write_bytes_per_s, tuning.write_burst_bytes
         pinned = max(LEAST_PINNED_BLOCKS, host_blocks // 4)
-        batch = max(1, min(MOST_BATCH_BLOCKS, BATCH_BYTES // block_bytes, pinned // 2))
+        batch = max(1, min(MOST_BATCH_BLOCKS, tuning.batch_bytes // block_bytes, pinned // 2))
         self._breaker = Breaker()
         """Of reads from the disk."""
         self._deletions = Deletions(self._disk, self._transfers)
@@ -105,11 +107,9 @@ class TieredConnector:
         from_disk = 0 if self._breaker.suspended else min(from_disk, self._room_beside(keys, in_host))
         shares: list[TierShare] = []
         if in_host:
-            seconds = self._host_rate.estimate_s(in_host * self._block_bytes, now)
-            shares.append(TierShare(host.name, in_host, seconds))
+            shares.append(self._host_rate.share(host.name, in_host, None, now))
         if from_disk > 0:
-            seconds = self._disk_rate.estimate_s(from_disk * self._block_bytes, now)
-            shares.append(TierShare(disk.name, from_disk, seconds))
+            shares.append(self._disk_rate.share(disk.name, from_disk, shares[0] if shares else None, now))
         return TierMatch(tuple(shares))
 
     def _room_beside(self, keys: Sequence[BlockKey], in_host: int) -> int:
@@ -137,8 +137,8 @@ class TieredConnector:
             return Reserved()
         self._transfers.begin(transfer_id, under_way)
         from_disk = len(under_way.filling)
-        self._host_rate.queued(in_host * self._block_bytes)
-        self._disk_rate.queued(from_disk * self._block_bytes)
+        self._host_rate.queued(in_host * self._block_bytes, now)
+        self._disk_rate.queued(from_disk * self._block_bytes, now)
         return Reserved(
             slots + tuple(filling.slot for filling in under_way.filling),
             generations + tuple(filling.generation for filling in under_way.filling),

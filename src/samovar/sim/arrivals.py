@@ -5,6 +5,7 @@ from __future__ import annotations
 from samovar.base.ids import RequestId
 from samovar.sim.live import Live
 from samovar.sim.prompt_keys import PromptKeys
+from samovar.workload.agent_names import session_names
 from samovar.workload.metrics_ceiling import InfiniteCache
 from samovar.workload.prompts import seed_of
 from samovar.workload.replay import Launch
@@ -29,13 +30,7 @@ class Arrivals:
 
     def session_ids(self, launch: Launch) -> tuple[str, str]:
         """The agent's session and its parent's, "" for none."""
-        visit = f"{self._name}-l{launch.lane}-v{launch.visit}"
-        streams = launch.script.tree.streams
-        parent = streams[launch.call.stream].parent
-        own = f"{visit}-s{launch.call.stream}"
-        if parent is None:
-            return own, ""
-        return own, f"{visit}-s{next(at for at, other in enumerate(streams) if other.id == parent)}"
+        return session_names(self._name, launch)
 
 
 def outcome_of(launch: Launch) -> str:

@@ -25,26 +25,29 @@ class Coasting:
         self._mean = mean_tokens
 
     @property
+    def is_over(self) -> bool:
+        """The core has to be asked for the next round."""
+        return self.rounds == self._calm
+
+    @property
     def shape(self) -> StepShape:
         """Of the oldest plan in flight."""
         return StepShape(len(self._rows), self._context, self._width)
 
-    def round(self, now: float) -> bool:
-        """The oldest plan ended and a new one is made. False when the core has to be asked."""
-        if self.rounds == self._calm:
-            return False
+    def round(self, now: float) -> None:
+        """The oldest plan ended and a new one is made."""
+        assert not self.is_over, "more rounds than are steady"
         self.rounds += 1
         self.last_s = now
         if self._width == 1:
             self._context += len(self._rows)
-            return True
+            return
         gained, mean, width = self._gained, self._mean, self._width
         for at, live in enumerate(self._rows):
             count = live.tokens_of_step(mean, width)
             live.output_tokens += count
             gained[at] += count
             self._context += count
-        return True
 
     def tokens(self) -> list[tuple[int, ...]]:
         """What each got in all rounds, in the form that the core wants. To be called once, when it is over."""

@@ -43,32 +43,31 @@ class Group:
         assert self.step_ends_s is not None and self._cost is not None
         self._account(self._cost, self._shapes)
         self.step_ends_s = None
-        awake = []
         for rank in self.ranks:
-            if rank.is_coasting:
-                if rank.coast(now):
-                    continue
-                rank.catch_up()
-            awake.append(rank)
+            if rank.coasts_on(now):
+                continue
+            rank.catch_up()
             if rank.in_flight and rank.in_flight[0].index == self.index:
                 rank.apply_first(now)
                 while rank.in_flight and rank.in_flight[0].index == NO_STEP:
                     rank.apply_first(now)
         self.index += 1
-        return awake
+        return list(self.ranks)
 
     def plan(self, ranks: Sequence[Rank], now: float) -> None:
         """What these ranks can plan now."""
         for rank in ranks:
+            if rank.coast(now):
+                continue
             self._plan(rank, now)
             if self._fast_forward and len(rank.in_flight) == self._depth:
-                rank.settle(-rank.next_free % self._interval if len(self.ranks) > 1 else None)
+                rank.settle(-rank.next_free % self._interval if len(self.ranks) > 1 else None, now)
 
     def _plan(self, rank: Rank, now: float) -> None:
         running = self.step_ends_s is not None
         rank.planned_s = now
         while True:
-            if rank.mover is None and not rank.engine.has_work:
+            if self._is_idle(rank, now):
                 return
             index = rank.next_free
             if index == NO_STEP:
@@ -81,6 +80,12 @@ class Group:
                 return
             while rank.in_flight and rank.in_flight[0].index == NO_STEP:
                 rank.apply_first(now)
+
+    def _is_idle(self, rank: Rank, now: float) -> bool:
+        """Whether there is nothing that a plan could be of."""
+        if rank.engine.has_work:
+            return False
+        return rank.mover is None or (self._fast_forward and now < rank.engine.quiet_until)
 
     def begin_step(self, now: float) -> None:
         """Begins the next step if any rank has a plan for it; else the wave is over. None may run."""

@@ -163,7 +163,11 @@ class Channel:
             heappop(heap)
         at, served, count = self._now_s, self._served, len(self._active)
         first = heap[0] if heap else None
-        for begins_s, number, flow in sorted(entry for entry in self._waiting if not entry[2].gone):
+        waiting = self._waiting.copy()
+        while waiting:
+            begins_s, number, flow = heappop(waiting)
+            if flow.gone:
+                continue
             if first is not None:
                 end_s = at + max(0.0, first[0] - served) / self._rate(count)
                 if end_s <= begins_s:

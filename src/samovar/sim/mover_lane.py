@@ -3,7 +3,7 @@ that has some. Where the real ones change over after a piece, these do so at onc
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from itertools import chain
 from typing import Protocol
 
@@ -30,22 +30,22 @@ class Lane:
 
     def __init__(self, num_threads: int, num_queues: int) -> None:
         self._num_threads = num_threads
-        self._queues: tuple[deque[Part], ...] = tuple(deque() for _ in range(num_queues))
+        # In order of arrival; thousands may wait, and any of them may go.
+        self._queues: tuple[OrderedDict[Part, None], ...] = tuple(OrderedDict() for _ in range(num_queues))
         self._at_work: list[Part] = []
 
     def put(self, queue: int, part: Part, now: float) -> None:
         """Of two queues the lower number goes first."""
-        self._queues[queue].append(part)
+        self._queues[queue][part] = None
         self._assign(now)
 
     def drop(self, part: Part, now: float) -> None:
         """It has ended, or is given up."""
         for queue in self._queues:
-            if part in queue:
-                queue.remove(part)
+            queue.pop(part, None)
         if part in self._at_work:
             self._at_work.remove(part)
-        self._assign(now)
+            self._assign(now)
 
     def _first(self) -> list[Part]:
         chosen: list[Part] = []

@@ -50,6 +50,8 @@ class Transfer:
     def end(self) -> TransferDone:
         """When nobody works on it. Blocks that have neither arrived nor failed are late."""
         assert self._at_work == 0
+        if not self._reasons and len(self._arrived) == self._num_blocks:
+            return TransferDone(self.id, (), "", self._seconds)
         bad = [i for i in range(self._num_blocks) if i not in self._arrived or i in self._reasons]
         if bad and self._in_order:
             bad = list(range(bad[0], self._num_blocks))

@@ -4,7 +4,8 @@ A plan with chunks has a place in the group's steps. One that only starts transf
 soon as what was planned before it is.
 
 While the core says that nothing but positions changes, the rank *coasts*: rounds are counted, and the core is told of
-all of them before it is asked anything else.
+all of them before it is asked anything else. A round is counted when its plan would be made, in the place among the
+ranks where that would be: what others did to common tiers before is seen, as it would have been.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from samovar.core.sampling import SamplingParams
 from samovar.sim.coasting import Coasting
 from samovar.sim.cost.shape import Chunk, StepShape
 from samovar.sim.live import Live
+from samovar.sim.load_waits import LoadWaits
 from samovar.sim.prompt_keys import ROOT
 from samovar.sim.seam import VirtualMover
 
@@ -51,8 +53,8 @@ class Rank:
     """`others_s` is the time its steps took beyond what it needed itself, summed up since the run began."""
 
     __slots__ = (
-        "_coasting", "_ended", "_mean", "_width", "computed_tokens", "engine", "in_flight", "live", "mover",
-        "num_started", "number", "others_s", "planned_s",
+        "_coasting", "_due_s", "_ended", "_mean", "_waits", "_width", "computed_tokens", "engine", "in_flight", "live",
+        "mover", "num_started", "number", "others_s", "planned_s",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +73,9 @@ class Rank:
         self.planned_s = float("-inf")
         """When it was last asked for a plan, or would have been had it had room for one."""
         self._coasting: Coasting | None = None
+        self._due_s: float | None = None
+        """When the step ended whose round is to be counted, or applied, before the next one begins."""
+        self._waits = LoadWaits()
         self._ended = ended
         self._mean = mean_tokens
         self._width = 1 + engine.config.num_speculative_tokens
@@ -80,6 +85,15 @@ class Rank:
         """The first step of the wave, counted from what it has in flight, that it has no plan for; NO_STEP when it has
         nothing in flight."""
         return self.in_flight[-1].index + 1 if self.in_flight and self.in_flight[-1].index != NO_STEP else NO_STEP
+
+    @property
+    def wake_s(self) -> float | None:
+        """When a plan may have something to do though nothing happens before. One that the last plan had behind it can
+        only be helped by an event, and a rank that coasts is not helped before its step ends."""
+        if self._coasting is not None:
+            return None
+        wake_s = self.engine.wake_at
+        return wake_s if wake_s is not None and wake_s > self.planned_s else None
 
     # -- calls into the core ---------------------------------------------------------------------------------------
 
@@ -104,10 +118,11 @@ class Rank:
         """The plan for step `index` of the wave, which is in flight from now on."""
         assert self._coasting is None
         plan = self.engine.plan(now, gate)
+        if self.mover is not None:
+            self._waits.planned(self.engine.loading, self.live, now)
         if plan is None:
             return None
         if self.mover is not None:
-            self._begin_loads(now)
             self.mover.start(plan, now)
         if plan.chunks:
             self.in_flight.append(Planned(plan, index, self._shape(plan)))
@@ -127,13 +142,10 @@ class Rank:
         done = self.mover.ended(now) if self.mover is not None else []
         if not done:
             return False
+        self.catch_up()
         for output in self.engine.transferred(done, now):
             self._take(output, now)
-        loading = self.engine.loading
-        for live in self.live.values():
-            if live.loading_since_s is not None and live.id not in loading:
-                live.load_s += now - live.loading_since_s if live.first_step_s is None else 0.0
-                live.loading_since_s = None
+        self._waits.transferred(self.engine.loading, now)
         return True
 
     def outcome(self, live: Live, reason: str, now: float) -> None:
@@ -146,6 +158,7 @@ class Rank:
         self.catch_up()
         if self.live.pop(live.id, None) is not None:
             self.num_started -= live.first_step_s is not None
+            self._waits.ended(live)
             self.engine.finish(live.id, live.output_tokens, now)
 
     # -- coasting --------------------------------------------------------------------------------------------------
@@ -154,9 +167,9 @@ class Rank:
     def is_coasting(self) -> bool:
         return self._coasting is not None
 
-    def settle(self, closed_gates: int | None) -> None:
+    def settle(self, closed_gates: int | None, now: float) -> None:
         """Asks the core how many rounds it is not needed for, given how many of the next plans have a closed gate."""
-        if self.mover is not None or self.num_started < len(self.live):
+        if self.engine.quiet_until <= now:
             return
         calm = self.engine.steady_rounds(closed_gates)
         if calm >= _LEAST_CALM:
@@ -164,16 +177,40 @@ class Rank:
             rows = [self.live[chunk.request_id] for chunk in first.plan.chunks]
             self._coasting = Coasting(calm, rows, first.shape, self._mean)
 
+    def coasts_on(self, now: float) -> bool:
+        """Its step has ended. True: `coast` will count the round; False: the core has to be told of it now."""
+        if self._coasting is None or self._coasting.is_over or self.engine.quiet_until <= now:
+            return False
+        assert self._due_s is None, "a step ended before the round of the one before it was counted"
+        self._due_s = now
+        return True
+
     def coast(self, now: float) -> bool:
-        """One more round; False when the core has to be asked."""
-        assert self._coasting is not None
-        return self._coasting.round(now)
+        """Whether the core need not be asked for a plan: it coasts, and the round whose step has ended, if one has, is
+        counted now. False also where that turned out to be no round like the others, since the tiers want something."""
+        if self._coasting is None:
+            return False
+        if self._due_s is None:
+            return True
+        if self.engine.quiet_until <= now:
+            self.catch_up()
+            return False
+        self._due_s = None
+        self._coasting.round(now)
+        return True
 
     def catch_up(self) -> None:
         """Tells the core of the rounds that it was not asked for. It may be asked then."""
         coasting, self._coasting = self._coasting, None
-        if coasting is None or not coasting.rounds:
+        if coasting is None:
             return
+        if coasting.rounds:
+            self._advance(coasting)
+        if self._due_s is not None:
+            due_s, self._due_s = self._due_s, None
+            self.apply_first(due_s)
+
+    def _advance(self, coasting: Coasting) -> None:
         plans = self.engine.advance(coasting.rounds, coasting.tokens(), coasting.last_s)
         last = self.in_flight[-1].index + coasting.rounds
         self.computed_tokens += (coasting.rounds - len(plans)) * coasting.chunk_tokens
@@ -233,18 +270,6 @@ class Rank:
             return (live.id,)
         return (live.id,) * live.tokens_of_step(self._mean, 1 + drafts)
 
-    def _begin_loads(self, now: float) -> None:
-        """Which requests wait for a load from now on, and which have been told not to wait any longer."""
-        loading = self.engine.loading
-        for live in self.live.values():
-            if live.id in loading:
-                if live.loading_since_s is None:
-                    live.loading_since_s = now
-            elif live.loading_since_s is not None:
-                live.gave_up_load = True
-                live.load_s += now - live.loading_since_s if live.first_step_s is None else 0.0
-                live.loading_since_s = None
-
     def _take(self, output: Output, now: float) -> None:
         live = self.live.get(output.request_id)
         if live is None:
@@ -261,5 +286,6 @@ class Rank:
             if output.error is not None:
                 live.error = output.error.message
             del self.live[live.id]
+            self._waits.ended(live)
             self.num_started -= live.first_step_s is not None
             self._ended(live, now)

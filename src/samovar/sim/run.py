@@ -176,9 +176,7 @@ class Simulation:
             assert rank.mover is not None
             if (ends_s := rank.mover.next_end()) is not None:
                 times.append(ends_s)
-            wake_s = rank.engine.wake_at
-            # One that the last plan had behind it already can only be helped by an event.
-            if wake_s is not None and wake_s > rank.planned_s:
+            if (wake_s := rank.wake_s) is not None:
                 times.append(max(wake_s, self._now))
         return times
 
@@ -217,8 +215,8 @@ class Simulation:
 
     def _look_at_tiers(self, now: float) -> None:
         for rank in self._ranks:
-            wake_s = rank.engine.wake_at
-            if rank.transferred(now) or (wake_s is not None and rank.planned_s < wake_s <= now):
+            wake_s = rank.wake_s
+            if rank.transferred(now) or (wake_s is not None and wake_s <= now):
                 self._touched[rank.number] = rank
 
     def _launch(self, now: float) -> None:

@@ -80,9 +80,14 @@ class TierSettings:
 
     def _tuning(self) -> Tuning:
         """A connector estimates loads by the bytes it keeps; a guess far below what the links give would decline every
-        load, and never measure one."""
-        host = self.host.in_bytes_per_s * self.kept_bytes / self.block_bytes
-        return Tuning(host) if self.ssd is None else Tuning(host, self.ssd.in_bytes_per_s)
+        load, and never measure one. Each device commits shards of its own, so a commit is as many times as large."""
+        usual, shards = Tuning(), self.kept_bytes / self.block_bytes
+        return replace(
+            usual,
+            host_bytes_per_s=self.host.in_bytes_per_s * shards,
+            disk_bytes_per_s=usual.disk_bytes_per_s if self.ssd is None else self.ssd.in_bytes_per_s,
+            batch_bytes=round(usual.batch_bytes * shards),
+        )
 
     def build(self, engine: EngineConfig, policies: Sequence[RetentionPolicy]) -> Tiers:
         """Raises ConfigError."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from samovar.base.ids import BlockKey, TransferId
 from samovar.core.plan import Move, TransferDone
 from samovar.core.ports import Connector, Reserved, TierMatch
 from samovar.core.stats import TierReport
 from samovar.policy.agent import SUPERSEDED, TierOrder, order_for
-from samovar.policy.hints import Hint, HintAnswer
-from samovar.policy.retention import Leaf, Outlook, RetentionPolicy, TurnEnd, TurnStart
+from samovar.policy.order_only import OrderOnly
+from samovar.policy.retention import Leaf, RetentionPolicy
 
 _SEPARATOR = ":"
 
@@ -84,10 +85,12 @@ class RankView:
         return f"{self._rank}{_SEPARATOR}{stream}"
 
 
-class SharedOrder:
+class SharedOrder(OrderOnly):
     """`RetentionPolicy` of what several ranks keep together: each stream's value is what the policy of its rank says.
     Learns nothing by itself. Values of policies that let LRU decide cannot be compared with the others': as long as one
     of them does, all go by recency."""
+
+    why_no_hints: ClassVar[str] = "hints are told to the policies of the ranks"
 
     def __init__(self, orders: Sequence[RetentionPolicy]) -> None:
         self._orders = tuple(orders)
@@ -105,21 +108,6 @@ class SharedOrder:
             return SUPERSEDED if leaf.superseded else leaf.last_used_s
         rank, _, stream = leaf.stream.partition(_SEPARATOR)
         return self._orders[int(rank or 0)].value(replace(leaf, stream=stream), now)
-
-    def turn_started(self, turn: TurnStart, now: float) -> None:
-        pass
-
-    def turn_ended(self, turn: TurnEnd, now: float) -> None:
-        pass
-
-    def outcome(self, stream: str, reason: str, tools: tuple[str, ...], now: float) -> None:
-        pass
-
-    def hinted(self, stream: str, hint: Hint, now: float) -> HintAnswer:
-        return HintAnswer(hint.kind, "ignored", "hints are told to the policies of the ranks")
-
-    def outlook(self, stream: str, now: float) -> Outlook:
-        return Outlook()
 
 
 def shared_order(policies: Sequence[RetentionPolicy], capacity_blocks: int) -> SharedOrder:

@@ -20,11 +20,13 @@ _SMOOTHING = 1e-4
 """Weight of a bend between knots, in relation to a step near a knot: enough to settle what no step does."""
 _FLATNESS = 1e-8
 """Weight of a difference, where bends settle nothing."""
+_LEAST_EXPECTED = 0.01
+"""Of the measured time: where a first fit says nothing, or less."""
 
 
 def fit_table(rows: Sequence[StepRow], where: str, max_knots: int = 10) -> StepTable:
-    """Of a whole log. A step's error counts in relation to its time. Raises ConfigError for a log without steps or with
-    impossible ones."""
+    """Of a whole log. A step's error counts in relation to what steps like it take: short ones do not drown in a
+    few long ones. Raises ConfigError for a log without steps or with impossible ones."""
     _check(rows, where)
     knots = tuple(_knots(np.array([getattr(row, axis) for row in rows], np.float64), max_knots) for axis in AXES)
     places = {(row.batch, row.prefill_tokens, row.kv_read_tokens) for row in rows}
@@ -32,7 +34,7 @@ def fit_table(rows: Sequence[StepRow], where: str, max_knots: int = 10) -> StepT
         len({place[axis] for place in places}) == knots[axis].size for axis in range(3)
     ):
         return table_of(rows, where)
-    values = np.linalg.solve(*_normal_equations(rows, knots))
+    values = _least_squares(rows, knots)
     batch, prefill, kv = (tuple(float(item) for item in axis) for axis in knots)
     return StepTable((batch, prefill, kv), tuple(float(max(value, 0.0)) for value in values))
 
@@ -61,24 +63,33 @@ def _knots(values: Array, most: int) -> Array:
     return np.unique(np.concatenate((ends, inner)))
 
 
-def _normal_equations(rows: Sequence[StepRow], knots: tuple[Array, ...]) -> tuple[Array, Array]:
-    """A^T A and A^T b over the values at all knots, flattened as in StepTable."""
+def _least_squares(rows: Sequence[StepRow], knots: tuple[Array, ...]) -> Array:
+    """Values at all knots, flattened as in StepTable. In relation to the measured times, steps that took longer than
+    others like them would hardly count and all would come out too fast; so a first fit says what to expect."""
     seconds = np.array([row.seconds for row in rows], np.float64)
     at = np.zeros((len(rows), 1), np.int64)
-    weights = np.ones((len(rows), 1), np.float64)
+    shares = np.ones((len(rows), 1), np.float64)
     for axis, name in enumerate(AXES):
-        at, weights = _around(np.array([getattr(row, name) for row in rows], np.float64), knots[axis], at, weights)
-    weights = weights / seconds[:, None]
+        at, shares = _around(np.array([getattr(row, name) for row in rows], np.float64), knots[axis], at, shares)
+    first = _solve(at, shares, seconds, seconds, knots)
+    expected = (shares * first[at]).sum(axis=1)
+    return _solve(at, shares, seconds, np.maximum(expected, _LEAST_EXPECTED * seconds), knots)
+
+
+def _solve(at: NDArray[np.int64], shares: Array, seconds: Array, expected: Array, knots: tuple[Array, ...]) -> Array:
+    """By the normal equations: the matrix is small, however many steps there are."""
+    weights, wanted = shares / expected[:, None], seconds / expected
     size = int(np.prod([axis.size for axis in knots]))
     matrix, right = np.zeros(size * size), np.zeros(size)
     for corner in range(at.shape[1]):
-        right += np.bincount(at[:, corner], weights[:, corner], size)
+        right += np.bincount(at[:, corner], weights[:, corner] * wanted, size)
         for other in range(at.shape[1]):
             cells = at[:, corner] * size + at[:, other]
             matrix += np.bincount(cells, weights[:, corner] * weights[:, other], size * size)
     square = matrix.reshape(size, size)
     scale = float(np.trace(square)) / size
-    return square + scale * _smoothness(knots), right
+    found: Array = np.linalg.solve(square + scale * _smoothness(knots), right).astype(np.float64, copy=False)
+    return found
 
 
 def _around(values: Array, knots: Array, at: NDArray[np.int64], weights: Array) -> tuple[NDArray[np.int64], Array]:
