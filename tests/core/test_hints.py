@@ -236,3 +236,52 @@ def test_what_is_retained_is_so_until_the_next_turn_begins(policy: RetentionPoli
     assert kept is not None and kept > 500
     run(bench, 2, prompt(1, FIVE + 40), 1, session_id="s")
     assert bench.engine.cache_report(bench.now).sessions[0].kept_for_s is None
+
+
+# -- after the end --------------------------------------------------------------------------------------------------
+
+AFTERWARDS = (
+    Hint("resume_in", 60.0),
+    Hint("retain", 60.0),
+    Hint("prefetch"),
+    Hint("demote"),
+    Hint("children", count=2),
+)
+
+
+@pytest.mark.parametrize("hint", AFTERWARDS, ids=lambda hint: hint.kind)
+def test_what_is_said_of_a_released_session_has_no_effect_and_is_said_to_have_none(hint: Hint) -> None:
+    bench = crowded_out()
+    assert answers(bench, Hint("release"), hint) == [("release", "applied"), (hint.kind, "ignored")]
+    (told,) = bench.engine.hint("", "s", (hint,), bench.now)
+    assert told.status == "ignored" and "released" in told.reason
+    assert due(bench) is None
+    report = bench.engine.cache_report(bench.now)
+    assert next(s for s in report.sessions if s.session_id == "s").kept_for_s is None
+    assert answers(bench, Hint("release")) == [("release", "applied")], "once more does no harm"
+    run(bench, 9, prompt(1, 100) + [1] * 9, session_id="s")
+    assert answers(bench, hint) == [(hint.kind, "applied")], "it has begun anew"
+
+
+def test_a_request_hears_at_once_that_its_session_ends_with_it() -> None:
+    """An earlier release is void by then; one among its own hints is not."""
+    bench = crowded_out()
+    answers(bench, Hint("release"))
+    hints = (Hint("resume_in", 60.0), Hint("release"), Hint("resume_in", 60.0))
+    verdict = bench.submit(make_request(9, prompt(1, 100) + [1] * 9, 2, session_id="s", hints=hints))
+    expected = [("resume_in", "applied"), ("release", "applied"), ("resume_in", "ignored")]
+    assert [(a.kind, a.status) for a in verdict.hints] == expected
+    bench.drain()
+    told = bench.engine.stats().hints
+    assert (told["resume_in:applied"], told["resume_in:ignored"], due(bench)) == (1, 1, None)
+
+
+def test_what_is_said_of_a_session_concerns_those_of_its_streams_that_go_on() -> None:
+    """A side call under its name came after the end."""
+    bench = Bench(policy=QuietOrder())
+    run(bench, 1, prompt(1, 100), session_id="s")
+    answers(bench, Hint("release"))
+    run(bench, 2, prompt(2, 100), session_id="s")
+    assert answers(bench, Hint("retain", 60.0)) == [("retain", "applied")]
+    kept = {s.why: s.kept_for_s for s in bench.engine.cache_report(bench.now).sessions}
+    assert kept["released"] is None and kept[""] is not None

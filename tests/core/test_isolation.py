@@ -11,6 +11,7 @@ from samovar.base.keys import root_key, split_keys
 from samovar.core.config import EngineConfig
 from samovar.core.pace import LONGEST_S, SHORTEST_S, Pace
 from samovar.core.replay import Recorder, replay
+from samovar.core.streams import Streams
 from samovar.policy.lru import LRU
 from tests.core.helpers import Bench, make_request
 from tests.core.oracle_runner import expected_output
@@ -260,3 +261,21 @@ def test_any_number_of_retries_compute_it_once(
     bench.drain()
     assert bench.tokens[len(arrivals)] == expected_output(prompt, 1)
     assert bench.runner.computed_tokens <= length + len(arrivals) * 8
+
+
+def test_which_tools_begin_sub_agents_is_learned_of_each_tenant() -> None:
+    """x's `task` begins sub-agents all the time. For y it never did, so what looks like one is a compaction."""
+    streams = Streams()
+    for _ in range(4):
+        streams.spawners.of("x").returned(("task",), forked=True)
+        streams.spawners.of("y").returned(("task",), forked=False)
+    parents: dict[str, bool] = {}
+    for tenant in "xyz":
+        keys = split_keys(make_request(1, [7] * 96, root=root_key(b"test", tenant.encode())).keys)
+        other = split_keys(make_request(1, [7] * 48 + [8] * 48, root=root_key(b"test", tenant.encode())).keys)
+        first = streams.join(tenant, "s", "", keys).stream
+        streams.ended(first, keys, len(keys), 1.0)
+        first.awaits = ("task",)
+        parents[tenant] = streams.join(tenant, "s", "", other).stream.parent == first.name
+    assert parents == {"x": True, "y": False, "z": True}, "of z nothing is known: it may be one"
+    streams.check()

@@ -257,8 +257,8 @@ def test_which_tools_begin_sub_agents_is_learned() -> None:
         assert talk.turn(f"ab{turn}YZ", session="s").stream is child.stream, "a task, whose sub-agent goes on"
         tool = "read" if turn else "task"
         assert talk.turn("abcdefghi"[: 8 + turn], session="s", tool=tool).stream is main.stream
-    assert talk.streams.spawners.among(("read", "task")) and talk.streams.spawners.among(("unheard of",))
-    assert not talk.streams.spawners.among(("read",))
+    assert talk.streams.spawners.of("").among(("read", "task")) and talk.streams.spawners.of("").among(("unheard of",))
+    assert not talk.streams.spawners.of("").among(("read",))
     compacted = talk.turn("abXY", session="s")
     assert compacted.stream.parent == ""
     again = talk.turn("abXYZ", session="s")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from samovar.core import cache_report
 from samovar.core.admission import LEAST_LOAD_DEADLINE_S
-from samovar.core.gate import PrefillRate, blocks_to_load, worth_loading
+from samovar.core.cache_report import Recovered
+from samovar.core.gate import PrefillRate, blocks_to_load, load_s, with_probe
 from samovar.core.plan import TransferDone
 from samovar.core.ports import TierMatch, TierShare
 from samovar.policy.hints import Hint
@@ -39,9 +41,9 @@ def run(bench: Bench, id: int, tokens: list[int], out: int = 2, **fields) -> Non
 def test_the_gate() -> None:
     """40 KB a token, 8,000 tokens/s: 320 MB/s is where loading begins to pay."""
     num_bytes = 4000 * 40_000
-    assert worth_loading(4000, num_bytes / 500e6, 8000.0)
-    assert not worth_loading(4000, num_bytes / 200e6, 8000.0)
-    assert worth_loading(4000, 1e9, 0.0), "nothing is known of computing it"
+    assert blocks_to_load((TierShare("host", 250, num_bytes / 500e6),), 16, 8000.0) == 250
+    assert blocks_to_load((TierShare("host", 250, num_bytes / 200e6),), 16, 8000.0) == 0
+    assert blocks_to_load((TierShare("host", 250, 1e9),), 16, 0.0) == 250, "nothing is known of computing it"
 
 
 def test_a_slow_tier_behind_a_fast_one_is_left_alone() -> None:
@@ -498,3 +500,83 @@ def test_without_room_for_both_nothing_is_verified() -> None:
     for id in range(4):
         run(bench, id, prompt(id % 2, 250))
     assert bench.engine.stats().verified_blocks == 0 < bench.engine.stats().loaded_blocks
+
+
+# -- trying a tier out ------------------------------------------------------------------------------------------------
+
+
+def test_a_probe_is_taken_behind_what_is_worth_loading() -> None:
+    host, disk = TierShare("host", 10, 0.01, 4), TierShare("disk", 10, 5.0, 3)
+    assert with_probe((host, disk), 0) == 4 and with_probe((host, disk), 10) == 13
+    assert with_probe((host, disk), 20) == 20 and with_probe((), 0) == 0
+    assert with_probe((TierShare("host", 10, 0.01), disk), 0) == 0, "what lies behind it cannot come without it"
+    assert load_s((host, disk), 20) == 5.01 and load_s((host, disk), 10) == 0.01
+    assert load_s((host, disk), 13) == pytest.approx(0.01 + 1.5) and load_s((host, disk), 14) == 5.01
+
+
+def test_a_probe_is_a_load_of_a_few_blocks_and_the_rest_is_computed() -> None:
+    bench, tier = keeping(num_blocks=16)
+    run(bench, 1, prompt(1, 100))
+    run(bench, 2, prompt(2, 250))  # pushes 1 out
+    tier.lookup = lambda keys, now: TierMatch((TierShare("host", tier.held(keys), 1e6, 2),))
+    run(bench, 3, prompt(1, 100))
+    stats = bench.engine.stats()
+    assert (stats.loaded_blocks, stats.declined_load_blocks, bench.cached[3]) == (2, 4, 32)
+    assert stats.cached_tokens_by_tier["host"] == 32
+
+
+def test_a_probe_that_never_ends_is_given_up_after_the_shortest_time() -> None:
+    """Not after a multiple of what all of the offer would take."""
+    bench, tier = keeping(num_blocks=16)
+    run(bench, 1, prompt(1, 100))
+    run(bench, 2, prompt(2, 250))
+    tier.lookup = lambda keys, now: TierMatch((TierShare("host", tier.held(keys), 6.0, 2),))
+    bench.engine._board.prefill_rate.step(100_000, 0, 0.1)
+    bench.submit(make_request(3, prompt(1, 100), 2))
+    assert len(bench.plan().loads[0].keys) == 2
+    bench.apply(land=False)
+    assert bench.engine.wake_at == pytest.approx(bench.now + LEAST_LOAD_DEADLINE_S, abs=1.0)
+    bench.now = bench.engine.wake_at
+    for _ in range(20):
+        bench.step(land=False)
+    assert bench.tokens[3] == expected_output(prompt(1, 100), 2)
+    bench.land()
+    bench.drain()
+
+
+# -- what a tier had at the start -------------------------------------------------------------------------------------
+
+
+def test_a_conversation_that_a_tier_had_is_listed_until_it_goes_on() -> None:
+    bench, tier = keeping(num_blocks=64)
+    tier.blocks_of = lambda keys: {"host": tier.held(keys)}
+    run(bench, 1, prompt(1, 100), session_id="now", tenant="t")
+    bench.land()
+    keys = make_request(0, prompt(1, 100)).keys
+    old = [Recovered("t\0old", keys, bench.now), Recovered("u\0a\ud83d/b", keys[:32] + b"x" * 16, bench.now)]
+    report = bench.engine.cache_report(bench.now + 5.0, old)
+    assert [(s.tenant, s.session_id, s.num_tokens) for s in report.sessions] == [
+        ("t", "now", 96),
+        ("t", "old", 96),
+        ("u", "a\ud83d/b", 48),
+    ]
+    found, partly = report.sessions[1:]
+    assert (found.tiers, partly.tiers) == ({"device": 96, "host": 96}, {"device": 32, "host": 32})
+    assert found.idle_s == 5.0 and "no turn since" in found.why and found.return_in_s is None
+    assert report.num_sessions == 3 and found.stream == "old"
+    run(bench, 2, prompt(1, 100) + [1] * 20, session_id="old", tenant="t")
+    sessions = bench.engine.cache_report(bench.now, old).sessions
+    assert (sessions[0].session_id, sessions[0].why, len(sessions)) == ("old", "", 3)
+    assert sessions[0].stream == found.stream, "the same row"
+
+
+def test_what_a_tier_had_takes_no_place_from_those_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_report, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(cache_report, "MAX_ALL_SESSIONS", 4)
+    bench = Bench(num_blocks=64)
+    for id in range(2):
+        run(bench, id, prompt(id, 40), session_id=f"now {id}")
+    old = [Recovered(f"{tenant}\0old {at}", b"k" * 16, 0.0) for at in range(5) for tenant in ("", "t")]
+    report = bench.engine.cache_report(bench.now, old)
+    assert [s.session_id for s in report.sessions] == ["now 1", "now 0", "old 0", "old 0"]
+    assert report.num_sessions == 12

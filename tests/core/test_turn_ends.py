@@ -30,7 +30,7 @@ def test_what_a_turn_waits_for_is_what_it_called(early: bool) -> None:
         bench.engine.outcome(1, "tool_calls", ("task",), bench.now)
     assert stream(bench).awaits == ("task",)
     run(bench, 2, tokens + expected_output(tokens, 4) + [1] * 20, 1, session_id="s")
-    assert stream(bench).awaits == () and not bench.engine._board.streams.spawners.among(("task",))
+    assert stream(bench).awaits == () and not bench.engine._board.streams.spawners.of("").among(("task",))
     bench.engine.outcome(2, "tool_calls", (), bench.now)
     assert stream(bench).awaits == ("",), "a tool without a name"
     bench.submit(make_request(3, tokens + expected_output(tokens, 4) + [1] * 40, 9, session_id="s"))

@@ -73,7 +73,8 @@ def test_tools_are_learned_and_the_slow_one_goes_first() -> None:
     room.end("waits for B", now + 1.0, "tool_calls", ("B",))
     room.turn("other", keys_of("other", 15), now + 2.0)
     assert (room.has(keys_of("a", 10)), room.has(keys_of("b", 10))) == (10, 5), "the newer one went"
-    assert policy.outlook("waits for A", now + 2.0).why == "called A, likely back in 3 s"
+    soon = policy.outlook("waits for A", now + 2.0)
+    assert soon.why == "called A" and soon.return_in_s == pytest.approx(3.0, abs=0.5)
     expected = policy.outlook("waits for B", now + 2.0).return_in_s
     assert expected is not None and 400 < expected < 700
 
@@ -122,7 +123,7 @@ def test_when_the_last_child_ends_the_parent_is_due() -> None:
     assert policy.outlook("parent", 301.0).why == "waits for 1 sub-agent"
     before = _value(policy, "parent", 302.0)
     _turn(policy, "child 1", 302.0, "stop")
-    assert policy.outlook("parent", 303.0).why.startswith("its sub-agents are done, likely back in")
+    assert policy.outlook("parent", 303.0).why == "its sub-agents are done"
     assert _value(policy, "parent", 303.5) > max(before, _value(policy, "child 1", 303.5))
 
 
@@ -239,11 +240,11 @@ def test_a_hint_given_while_the_turn_runs_counts_from_then() -> None:
     for stream in ("hinted", "plain"):
         policy.turn_started(TurnStart(stream, "", 10, 0), 0.0)
     policy.hinted("hinted", Hint("resume_in", 100.0), 0.0)
-    assert policy.outlook("hinted", 1.0).why == "running"
+    assert policy.outlook("hinted", 1.0).why == ""
     for stream in ("hinted", "plain"):
         policy.turn_ended(TurnEnd(stream, 10, "stop"), 60.0)
     assert _value(policy, "hinted", 90.0) > 3 * _value(policy, "plain", 90.0)
-    assert policy.outlook("hinted", 90.0).why.startswith("answered, said to be back in 100 s, likely back in")
+    assert policy.outlook("hinted", 90.0).why == "answered, said to be back in 100 s"
 
 
 def test_closed_and_kept_streams_say_so() -> None:

@@ -113,7 +113,7 @@ class FollowingMachine(RuleBasedStateMachine):
             return
         self.policy.check()
         for kind in (Kind.RUNNING, Kind.ROUND, *KINDS.values()):
-            hazard = self.policy.following._hazards.of(kind)
+            hazard = self.policy.following._learned.of("").hazards.of(kind)
             assert sum(hazard._returns) == hazard.num_returns == self.model.returns(kind)
             least = self.model.silent_s(kind, self.now, False)
             most = self.model.silent_s(kind, self.now, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from samovar.core.board import Board, Transfer
 from samovar.core.draft import Draft
 from samovar.core.events import Miss
-from samovar.core.gate import blocks_to_load
+from samovar.core.gate import blocks_to_load, load_s, with_probe
 from samovar.core.misses import explain
 from samovar.core.pace import Pace
 from samovar.core.plan import Load
@@ -60,9 +60,10 @@ class Admission:
         return ()
 
     def worthwhile(self, shares: tuple[TierShare, ...]) -> int:
-        """How many blocks of an offer to load rather than compute."""
+        """How many blocks of an offer to load: rather than compute them, or to see how fast a tier is."""
         board = self._board
-        return blocks_to_load(shares, board.config.block_tokens, board.prefill_rate.tokens_per_s)
+        wanted = blocks_to_load(shares, board.config.block_tokens, board.prefill_rate.tokens_per_s)
+        return with_probe(shares, wanted)
 
     def fits(self, draft: Draft, state: RequestState, found: int) -> bool:
         """Whether the whole request has room, of which the first `found` blocks are there."""
@@ -118,7 +119,7 @@ class Admission:
                 if board.connector is not None:
                     board.connector.turn_ended(orphans.stream, orphans.keys, keep=False, now=now)
             state.ceiling = board.ceiling.match(state.keys, limit) * board.config.block_tokens
-            board.policy.turn_started(TurnStart(name, joined.stream.parent, limit, hit), now)
+            board.policy.turn_started(TurnStart(name, joined.stream.parent, limit, hit, request.tenant), now)
         failed = state.load_failed and hit < limit
         state.miss = Miss("failed_load", block=hit) if failed else explain(reference, state.keys, hit, limit, index)
 
@@ -152,7 +153,7 @@ class Admission:
         blocks = board.kv.take(len(keys), now, state.id)
         state.blocks.extend(blocks)
         draft.reserved_blocks -= len(blocks)
-        transfer.deadline_s = now + max(LEAST_LOAD_DEADLINE_S, LATE_FACTOR * sum(share.seconds for share in shares))
+        transfer.deadline_s = now + max(LEAST_LOAD_DEADLINE_S, LATE_FACTOR * load_s(shares, len(keys)))
         transfer_id = board.new_transfer(transfer)
         draft.loads.append(Load(transfer_id, 0, keys, tuple(blocks), place.slots, place.generations, place.from_disk))
         board.leave(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import overload
 
 from samovar.base.ids import BlockKey
@@ -43,8 +44,46 @@ class KeyView(Sequence[BlockKey]):
         return self._joined[at * KEY_BYTES : (at + 1) * KEY_BYTES]
 
 
-def cache_report(board: Board, now: float) -> CacheReport:
-    kv = board.kv
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A conversation that a tier had when the engine started."""
+
+    stream: str
+    """The name that it had before and will have again (`core.stream_names`)."""
+    keys: bytes
+    """Of the blocks that were there, 16 bytes each."""
+    found_s: float
+
+    @property
+    def tenant(self) -> str:
+        return self.stream.partition("\0")[0]
+
+    @property
+    def session_id(self) -> str:
+        return self.stream.partition("\0")[2]
+
+
+class _Places:
+    """How many more may be listed."""
+
+    __slots__ = ("_left", "_taken")
+
+    def __init__(self) -> None:
+        self._left = MAX_ALL_SESSIONS
+        self._taken: Counter[str] = Counter()
+
+    def take(self, tenant: str) -> bool:
+        """Whether there is one for this tenant."""
+        if not self._left or self._taken[tenant] >= MAX_SESSIONS:
+            return False
+        self._left -= 1
+        self._taken[tenant] += 1
+        return True
+
+
+def cache_report(board: Board, now: float, recovered: Sequence[Recovered] = ()) -> CacheReport:
+    """`recovered`: the latest first. Of those that had a turn since then the streams know more."""
+    kv, places = board.kv, _Places()
     device = TierReport(
         "device",
         num_blocks=kv.pool.num_blocks,
@@ -56,22 +95,40 @@ def cache_report(board: Board, now: float) -> CacheReport:
         evicted_blocks=kv.index.num_evicted,
     )
     below = board.connector.report() if board.connector is not None else ()
-    shown: list[SessionReport] = []
-    per_tenant: Counter[str] = Counter()
-    for stream in board.streams.latest():
-        if len(shown) >= MAX_ALL_SESSIONS:
-            break
-        if (stream.num_blocks or stream.running) and per_tenant[stream.tenant] < MAX_SESSIONS:
-            per_tenant[stream.tenant] += 1
-            shown.append(_session(board, stream, now))
-    return CacheReport(board.policy.name, board.config.block_tokens, (device, *below), tuple(shown), len(board.streams))
+    silent = [one for one in recovered if board.streams.get(one.stream) is None]
+    shown = [
+        _session(board, stream, now)
+        for stream in board.streams.latest()
+        if (stream.num_blocks or stream.running) and places.take(stream.tenant)
+    ]
+    shown += [_silent(board, one, now) for one in silent if places.take(one.tenant)]
+    count = len(board.streams) + len(silent)
+    return CacheReport(board.policy.name, board.config.block_tokens, (device, *below), tuple(shown), count)
+
+
+def _tokens_by_tier(board: Board, keys: KeyView) -> dict[str, int]:
+    """Leading ones of the chain."""
+    blocks = {"device": board.kv.index.match(keys, 0, len(keys))}
+    if board.connector is not None:
+        blocks |= board.connector.blocks_of(keys)
+    return {tier: count * board.config.block_tokens for tier, count in blocks.items()}
+
+
+def _silent(board: Board, one: Recovered, now: float) -> SessionReport:
+    keys = KeyView(one.keys)
+    return SessionReport(
+        session_id=one.session_id,
+        tenant=one.tenant,
+        stream=one.session_id,
+        num_tokens=len(keys) * board.config.block_tokens,
+        tiers=_tokens_by_tier(board, keys),
+        idle_s=max(0.0, now - one.found_s),
+        why="found at the start, no turn since",
+    )
 
 
 def _session(board: Board, stream: Stream, now: float) -> SessionReport:
     keys = KeyView(stream.turn)
-    blocks = {"device": board.kv.index.match(keys, 0, len(keys))}
-    if board.connector is not None:
-        blocks |= board.connector.blocks_of(keys)
     outlook = board.policy.outlook(stream.name, now)
     parent = board.streams.get(stream.parent)
     until = [s for s in (outlook.until_s, stream.retained_until_s) if s is not None]
@@ -81,7 +138,7 @@ def _session(board: Board, stream: Stream, now: float) -> SessionReport:
         parent_session_id=parent.session_id if parent is not None else "",
         stream=stream.name.rpartition("\0")[2],
         num_tokens=len(keys) * board.config.block_tokens,
-        tiers={tier: count * board.config.block_tokens for tier, count in blocks.items()},
+        tiers=_tokens_by_tier(board, keys),
         running=stream.running > 0,
         idle_s=0.0 if stream.running else max(0.0, now - stream.ended_s),
         return_in_s=outlook.return_in_s,

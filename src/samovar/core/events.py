@@ -67,6 +67,8 @@ class Miss(msgspec.Struct, frozen=True, array_like=True):
     block: int = -1
     at_s: float = 0.0
     for_request: RequestId | None = None
+    found_by_tier: dict[str, int] = {}
+    """Prompt tokens that did not have to be computed, by where they were."""
 
 
 class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):

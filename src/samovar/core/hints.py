@@ -33,13 +33,18 @@ def hint_session(
         if not streams:
             answers.append(_count(board, HintAnswer(hint.kind, "ignored", f"no session {session_id!r} is known")))
             continue
-        whole = hint.kind in ("retain", "release", "demote", "priority")
-        concerned = streams if whole else streams[:1]
-        if hint.kind == "release":
-            concerned = board.streams.with_descendants(streams)
-        told = [_apply(board, stream, hint, now) for stream in concerned]
+        told = [_apply(board, stream, hint, now) for stream in _concerned(board, streams, hint)]
         answers.append(_count(board, told[0]))
     return tuple(answers)
+
+
+def _concerned(board: Board, streams: list[Stream], hint: Hint) -> list[Stream]:
+    """At least one. What is said of a session after its end concerns those that have begun a turn since then."""
+    if hint.kind == "release":
+        return board.streams.with_descendants(streams)
+    if hint.kind not in ("retain", "demote", "priority"):
+        return streams[:1]
+    return [stream for stream in streams if not stream.released] or streams
 
 
 def judge(board: Board, state: RequestState, now: float) -> tuple[HintAnswer, ...]:
@@ -51,11 +56,14 @@ def judge(board: Board, state: RequestState, now: float) -> tuple[HintAnswer, ..
     shared = request.session_is_shared
     stream = board.streams.likely(request.tenant, request.session_id, state.keys, shared=shared)
     answers: list[HintAnswer] = []
+    released = False  # an earlier release is void once this turn begins, one among these hints is not
     for hint in request.hints:
         hint, clipped = _clip(hint)
-        answer = _refusal(board, request.tenant, stream, len(state.keys), hint, now)
+        answer = _too_late(hint, released)
+        answer = answer or _refusal(board, request.tenant, stream, len(state.keys), hint, now)
         answer = answer or _tier_answer(board, hint) or board.policy.hinted("", hint, now)
         answers.append(_say(answer, clipped))
+        released = released or hint.kind == "release"
     return tuple(answers)
 
 
@@ -71,7 +79,8 @@ def _count(board: Board, answer: HintAnswer) -> HintAnswer:
 
 def _apply(board: Board, stream: Stream, hint: Hint, now: float) -> HintAnswer:
     hint, clipped = _clip(hint)
-    refusal = _refusal(board, stream.tenant, stream, stream.num_blocks, hint, now)
+    refusal = _too_late(hint, stream.released)
+    refusal = refusal or _refusal(board, stream.tenant, stream, stream.num_blocks, hint, now)
     if refusal is not None:
         return refusal
     own = _tier_answer(board, hint)
@@ -83,6 +92,13 @@ def _apply(board: Board, stream: Stream, hint: Hint, now: float) -> HintAnswer:
     if hint.kind == "retain" and answer.status != "ignored":
         board.streams.retain(stream, now + hint.seconds)
     return _say(own or answer, clipped)
+
+
+def _too_late(hint: Hint, released: bool) -> HintAnswer | None:
+    """What a released session was made of goes first whatever is said of it: nothing but its next turn undoes that."""
+    if not released or hint.kind == "release":
+        return None
+    return HintAnswer(hint.kind, "ignored", "the session was released, its next turn begins it anew")
 
 
 def _refusal(

@@ -27,6 +27,9 @@ def apply(board: Board, record: InFlight, result: StepResult, now: float) -> lis
     board.kv.index.computed([block for _, _, block in record.pending])
     seconds = now - max(record.planned_s, board.last_applied_s)
     board.prefill_rate.step(record.num_prefill_tokens, record.num_decodes, seconds)
+    board.config = (
+        board.budget.after(board.config, record.num_prefill_tokens, record.num_decodes, seconds) or board.config
+    )
     outputs = _end_unsampled(board, record, result, now)
     logprobs = result.logprobs
     requests = board.requests
@@ -110,11 +113,8 @@ def _count_prompt(board: Board, state: RequestState) -> Miss | None:
     missed = state.num_prompt - state.num_cached
     counters.prompt_tokens += state.num_prompt
     counters.cached_tokens += state.num_cached
-    left = state.num_cached
-    for tier, num_tokens in state.loaded_by_tier.items():
-        counters.cached_by_tier[tier] += min(num_tokens, left)
-        left -= min(num_tokens, left)
-    counters.cached_by_tier["device"] += left
+    found = _found_by_tier(state)
+    counters.cached_by_tier.update(found)
     counters.ceiling_tokens += max(state.ceiling, state.num_cached)
     rate = board.prefill_rate.tokens_per_s
     counters.unpriced_tokens += state.num_cached
@@ -129,10 +129,20 @@ def _count_prompt(board: Board, state: RequestState) -> Miss | None:
         reason = Miss("none")  # everything that a hit may cover, if only after a sibling had computed it
     if not state.caches:
         reason = Miss("disabled")
-    state.miss = Miss(reason.reason, missed, reason.block, reason.at_s, reason.for_request)
+    state.miss = Miss(reason.reason, missed, reason.block, reason.at_s, reason.for_request, found)
     counters.misses[reason.reason] += 1
     counters.missed_tokens[reason.reason] += missed
     return state.miss
+
+
+def _found_by_tier(state: RequestState) -> dict[str, int]:
+    """`num_cached` by where it was; more may have been loaded, and computed by somebody else before it came."""
+    found: dict[str, int] = {}
+    left = state.num_cached
+    for tier, num_tokens in state.loaded_by_tier.items():
+        found[tier] = min(num_tokens, left)
+        left -= found[tier]
+    return {"device": left} | found
 
 
 def _publish(board: Board, state: RequestState) -> None:
@@ -200,7 +210,7 @@ def _end_turn(
     stream.awaits = awaited(*told)
     # One that was stopped early leaves the turn before it where it was.
     num_blocks = stream.num_blocks if 0 < num_blocks == known else num_blocks
-    board.policy.turn_ended(TurnEnd(stream.name, num_blocks, *told), now)
+    board.policy.turn_ended(TurnEnd(stream.name, num_blocks, *told, tenant=stream.tenant), now)
     board.recent[state.id] = stream.name
     while len(board.recent) > MAX_RECENT:
         board.recent.popitem(last=False)

@@ -42,6 +42,8 @@ class TierShare(msgspec.Struct, frozen=True, array_like=True):
     num_blocks: int
     seconds: float
     """Estimated time until they would be on the device, after those before them."""
+    probe_blocks: int = 0
+    """So many of them are worth loading though computing is estimated to be faster: the estimate is a guess."""
 
 
 class TierMatch(msgspec.Struct, frozen=True, array_like=True):

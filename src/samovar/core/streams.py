@@ -16,6 +16,7 @@ from samovar.base.ids import BlockKey
 from samovar.base.keys import join_keys
 from samovar.core.spawners import Spawners
 from samovar.core.stream import Continued, Joined, Stream, common_blocks, continued, cut_off, origin_of
+from samovar.policy.tenants import PerTenant
 
 MAX_STREAMS_PER_SESSION = 16
 MAX_STREAMS_PER_SHARED_SESSION = 256
@@ -26,7 +27,7 @@ _ENTRY_BYTES = 400
 @dataclass(slots=True)
 class Streams:
     max_bytes: int = 64 << 20
-    spawners: Spawners = field(default_factory=Spawners)
+    spawners: PerTenant[Spawners] = field(default_factory=lambda: PerTenant(Spawners))
     _all: OrderedDict[str, Stream] = field(default_factory=OrderedDict)
     _sessions: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     _children: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -104,7 +105,7 @@ class Streams:
         if origin is None:
             return Joined(self._make(tenant, session_id, parent), (), reference)
         origin.forked = True
-        waits = self.spawners.among(origin.awaits)
+        waits = self._waits(origin)
         stream = self._make(tenant, session_id, origin.name if waits else origin.parent)
         stream.origin = origin.name
         return Joined(stream, (), reference)
@@ -119,16 +120,20 @@ class Streams:
         origin = self._all.get(stream.origin)
         if found.surely:
             stream.origin = ""
-            if origin is not None and not origin.running and not self.spawners.among(origin.awaits):
+            if origin is not None and not origin.running and not self._waits(origin):
                 orphans = (*cut_off(origin, common_blocks(origin.turn, keys)), *orphans)
                 stream = self._replace(origin, stream)
         else:
             stream.first_blocks = 0
         return Joined(stream, orphans, reference)
 
+    def _waits(self, stream: Stream) -> bool:
+        """Whether it called what begins sub-agents, as far as its own tenant's streams have shown."""
+        return self.spawners.of(stream.tenant).among(stream.awaits)
+
     def _returned(self, stream: Stream) -> None:
         if stream.awaits:
-            self.spawners.returned(stream.awaits, forked=stream.forked)
+            self.spawners.of(stream.tenant).returned(stream.awaits, forked=stream.forked)
         stream.awaits, stream.forked = (), False
 
     def _replace(self, old: Stream, new: Stream) -> Stream:
@@ -275,6 +280,7 @@ class Streams:
         return sum(stream.num_blocks for stream in kept if stream is not besides)
 
     def check(self) -> None:
+        self.spawners.check()
         assert self._bytes == sum(_size(stream) for stream in self._all.values())
         named = [name for names in self._sessions.values() for name in names]
         assert sorted(named) == sorted(s.name for s in self._all.values() if s.session_id)

@@ -7,11 +7,14 @@ while that is the better one; a parent of several live sub-agents is then, again
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from samovar.policy.following import Following
 from samovar.policy.guard import Guard
 from samovar.policy.hazard import Kind, Signs
 from samovar.policy.hints import Hint, HintAnswer
 from samovar.policy.memory import MAX_STREAMS, Known
+from samovar.policy.order_only import OrderOnly
 from samovar.policy.retention import Leaf, Outlook, RetentionPolicy, TurnEnd, TurnStart
 
 SAMPLE = 32
@@ -108,20 +111,22 @@ class AgentPolicy:
             return Outlook(None, until_s, "closed")
         idle = known.idle
         if idle is None:
-            return Outlook(None, until_s, "running")
+            return Outlook(None, until_s)
         return_in_s = idle.curve.median_s(max(0.0, now - idle.began_s))
         if idle.signs.kind is Kind.WAITING:
             return Outlook(return_in_s, until_s, _waiting(known))
         return Outlook(return_in_s, until_s, _why(known, idle.signs, return_in_s))
 
     def check(self) -> None:
-        self._following.memory.check()
+        self._following.check()
         for guard in self._guards:
             guard.check()
 
 
-class TierOrder:
+class TierOrder(OrderOnly):
     """An `AgentPolicy` at another capacity. Learns nothing by itself: events are the policy's."""
+
+    why_no_hints: ClassVar[str] = "hints are told to the policy, not to one of its tiers"
 
     def __init__(self, policy: AgentPolicy, guard: Guard) -> None:
         self._policy = policy
@@ -142,18 +147,6 @@ class TierOrder:
 
     def value(self, leaf: Leaf, now: float) -> float:
         return self._policy.value_under(self._guard, leaf, now)
-
-    def turn_started(self, turn: TurnStart, now: float) -> None:
-        pass
-
-    def turn_ended(self, turn: TurnEnd, now: float) -> None:
-        pass
-
-    def outcome(self, stream: str, reason: str, tools: tuple[str, ...], now: float) -> None:
-        pass
-
-    def hinted(self, stream: str, hint: Hint, now: float) -> HintAnswer:
-        return HintAnswer(hint.kind, "ignored", "hints are told to the policy, not to one of its tiers")
 
     def outlook(self, stream: str, now: float) -> Outlook:
         return self._policy.outlook(stream, now)
@@ -177,7 +170,7 @@ def _why(known: Known, signs: Signs, return_in_s: float | None) -> str:
         words += f", said to be back {_BOUNDS[said.bound]} {_seconds(said.seconds)}"
     if return_in_s is None:
         return f"{words}, not expected back"
-    return f"{words}, likely back in {_seconds(return_in_s)}"
+    return words
 
 
 _BOUNDS = {"exact": "in", "at_most": "within", "at_least": "no sooner than in"}

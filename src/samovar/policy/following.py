@@ -12,6 +12,7 @@ from samovar.policy.memory import MAX_STREAMS, Known, Memory
 from samovar.policy.retention import TurnEnd, TurnStart
 from samovar.policy.silence import EDGES_S, Curve
 from samovar.policy.spell import Spell
+from samovar.policy.tenants import PerTenant
 from samovar.policy.trust import Told, Trust, is_evidence
 
 _KINDS = {"tool_calls": Kind.TOOL_CALLS, "stop": Kind.STOP, "": Kind.OPEN}
@@ -27,22 +28,31 @@ TIE = 1.0 + 1e-6
 """A parent is worth a little more than its most valuable child."""
 
 
+class Learned:
+    """What the silences of one tenant's streams have shown."""
+
+    __slots__ = ("hazards", "trust")
+
+    def __init__(self) -> None:
+        self.hazards = Hazards()
+        self.trust = Trust()
+
+
 class Following:
-    """What is known of all streams. `now` never decreases."""
+    """What is known of all streams; what is learned from one tenant's is for its own. `now` never decreases."""
 
     def __init__(self, max_streams: int = MAX_STREAMS) -> None:
         self.memory = Memory(max_streams)
-        self._hazards = Hazards()
-        self._trust = Trust()
-        self._unknown = Curve(EDGES_S, self._hazards.of(Kind.OPEN).rates())
+        self._learned = PerTenant(Learned)
+        self._unknown = Curve(EDGES_S, Hazards().of(Kind.OPEN).rates())
         self._sheltered: tuple[str, ...] = ()
         """Who waits, directly or not, for the stream that began a turn last."""
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def turn_started(self, turn: TurnStart, now: float) -> Known:
-        self._count_silent(now)
-        known = self.memory.seen(turn.stream, now)
+        self._count_silent(turn.tenant, now)
+        known = self.memory.seen(turn.stream, now, turn.tenant)
         if turn.parent:
             known.parent = turn.parent
         self._child_lives(known)
@@ -56,7 +66,7 @@ class Following:
         self._stops_waiting(known)
         known.run = Spell(now, self._signs(known, Kind.RUNNING))
         known.round = Spell(now, self._signs(known, Kind.ROUND))
-        known.running = self._hazards.running(
+        known.running = self._of(known).hazards.running(
             known.ends, sub_agent=bool(known.parent), tool_level=known.pace.level, answer_level=known.answer_pace.level
         )
         self.memory.watch(known, now)
@@ -71,8 +81,8 @@ class Following:
             pace.came_back(expected)
 
     def turn_ended(self, turn: TurnEnd, now: float) -> Known:
-        self._count_silent(now)
-        known = self.memory.seen(turn.stream, now)
+        self._count_silent(turn.tenant, now)
+        known = self.memory.seen(turn.stream, now, turn.tenant)
         known.num_running = max(0, known.num_running - 1)
         if turn.num_blocks:
             known.num_blocks = turn.num_blocks
@@ -82,7 +92,7 @@ class Following:
             known.run.ended(now)
             known.run = None
         kind = _KINDS.get(turn.reason, Kind.OTHER)
-        self._hazards.ended(kind, sub_agent=bool(known.parent))
+        self._of(known).hazards.ended(kind, sub_agent=bool(known.parent))
         known.ended(kind)
         known.end_open = kind is Kind.OPEN
         self._begin(known, self._signs(known, self._kind(known, kind), turn.tools), now)
@@ -91,16 +101,16 @@ class Following:
         return known
 
     def outcome(self, stream: str, reason: str, tools: tuple[str, ...], now: float) -> None:
-        self._count_silent(now)
         known = self.memory.get(stream)
-        if known is None or known.idle is None:
+        if known is None:
             return
-        if not known.end_open:
+        self._count_silent(known.tenant, now)
+        if known.idle is None or not known.end_open:
             return
         kind = _KINDS.get(reason, Kind.OTHER)
         known.end_open = kind is Kind.OPEN
-        self._hazards.ended(Kind.OPEN, sub_agent=bool(known.parent), times=-1.0)
-        self._hazards.ended(kind, sub_agent=bool(known.parent))
+        self._of(known).hazards.ended(Kind.OPEN, sub_agent=bool(known.parent), times=-1.0)
+        self._of(known).hazards.ended(kind, sub_agent=bool(known.parent))
         known.judged(kind)
         if known.idle.signs.kind is not Kind.JOINED or kind not in _WAITS:
             known.idle.judged(self._signs(known, self._kind(known, kind), tools))
@@ -115,10 +125,10 @@ class Following:
 
     def hinted(self, stream: str, hint: Hint, now: float) -> bool:
         """Whether anything is known of the stream."""
-        self._count_silent(now)
         known = self.memory.get(stream)
         if known is None:
             return False
+        self._count_silent(known.tenant, now)
         if hint.kind == "children":
             self._told_children(known, hint.count, now)
         elif is_evidence(hint):
@@ -132,24 +142,20 @@ class Following:
 
     # -- what follows from them ------------------------------------------------------------------------------------
 
-    def _count_silent(self, now: float) -> None:
-        for known in self.memory.due(now):
+    def _of(self, known: Known) -> Learned:
+        return self._learned.of(known.tenant)
+
+    def _count_silent(self, tenant: str, now: float) -> None:
+        for known in self.memory.due(tenant, now):
             for spell in (known.run, known.round, known.idle):
                 if spell is not None:
                     spell.count(now)
                     spell.refresh()
 
     def _signs(self, known: Known, kind: Kind, tools: tuple[str, ...] = ()) -> Signs:
-        tool = self._slowest(tools) if kind is Kind.TOOL_CALLS else ""
+        tool = _slowest(self._of(known).hazards, tools) if kind is Kind.TOOL_CALLS else ""
         pace = known.answer_pace if kind in _ANSWERS else known.pace
-        return self._hazards.signs(kind, tool, pace.level)
-
-    def _slowest(self, tools: tuple[str, ...]) -> str:
-        """Of several calls the agent waits for all."""
-        names = list(dict.fromkeys(tools))[:MAX_JUDGED_TOOLS]
-        if len(names) < 2:
-            return names[0] if names else ""
-        return min(names, key=lambda name: Curve(EDGES_S, self._hazards.of(Kind.TOOL_CALLS, name).rates()).index(0.0))
+        return self._of(known).hazards.signs(kind, tool, pace.level)
 
     def _begin(self, known: Known, signs: Signs, now: float) -> None:
         known.idle = Spell(now, signs, self._told(known, signs, now))
@@ -158,10 +164,8 @@ class Following:
     def _told(self, known: Known, signs: Signs, began_s: float) -> tuple[Told, ...]:
         if not known.said:
             return ()
-        curve = signs.usual().curve
-        return tuple(
-            self._trust.told(hint, signs.kind, at_s, curve, max(0.0, at_s - began_s)) for hint, at_s in known.said
-        )
+        trust, curve = self._of(known).trust, signs.usual().curve
+        return tuple(trust.told(hint, signs.kind, at_s, curve, max(0.0, at_s - began_s)) for hint, at_s in known.said)
 
     def _tell(self, known: Known, now: float) -> None:
         for spell in (known.round, known.idle):
@@ -261,3 +265,15 @@ class Following:
             for child in self.memory.live_children(known):
                 latest = max(latest, self._latest_s(child, child.seen_s, generations - 1) + 1.0)
         return latest
+
+    def check(self) -> None:
+        self.memory.check()
+        self._learned.check()
+
+
+def _slowest(hazards: Hazards, tools: tuple[str, ...]) -> str:
+    """Of several calls the agent waits for all."""
+    names = list(dict.fromkeys(tools))[:MAX_JUDGED_TOOLS]
+    if len(names) < 2:
+        return names[0] if names else ""
+    return min(names, key=lambda name: Curve(EDGES_S, hazards.of(Kind.TOOL_CALLS, name).rates()).index(0.0))

@@ -29,6 +29,7 @@ class Known:
     `idle` after that. What is expected while it runs is in `running`."""
 
     name: str
+    tenant: str = ""
     parent: str = ""
     num_running: int = 0
     num_blocks: int = 0
@@ -73,13 +74,21 @@ class Known:
         return bool(self.children) or self.awaited > 0
 
 
+@dataclass(slots=True)
+class _Tenant:
+    seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """Its streams, those seen longest ago first."""
+    looks: list[tuple[float, int, Known]] = field(default_factory=list)
+    """A heap: when to look at silent ones again."""
+
+
 class Memory:
-    """Bounded: the streams seen longest ago are forgotten."""
+    """Bounded: of the tenant that has most streams the one seen longest ago is forgotten."""
 
     def __init__(self, max_streams: int = MAX_STREAMS) -> None:
-        self._streams: OrderedDict[str, Known] = OrderedDict()
+        self._streams: dict[str, Known] = {}
+        self._tenants: dict[str, _Tenant] = {}
         self._max_streams = max_streams
-        self._looks: list[tuple[float, int, Known]] = []
         self._num_looks = 0
 
     def __len__(self) -> int:
@@ -88,25 +97,29 @@ class Memory:
     def get(self, name: str) -> Known | None:
         return self._streams.get(name)
 
-    def seen(self, name: str, now: float) -> Known:
-        """A stream that began or ended a turn."""
+    def seen(self, name: str, now: float, tenant: str = "") -> Known:
+        """A stream that began or ended a turn. `tenant`: of one that is new."""
         known = self._streams.get(name)
         if known is None:
-            known = self._streams[name] = Known(name)
+            known = self._streams[name] = Known(name, tenant)
+            self._tenants.setdefault(tenant, _Tenant()).seen[name] = None
             if len(self._streams) > self._max_streams:
                 self._forget()
-        self._streams.move_to_end(name)
+        self._tenants[known.tenant].seen.move_to_end(name)
         known.seen_s = now
         return known
 
     def _forget(self) -> None:
-        _, gone = self._streams.popitem(last=False)
+        tenant = max(self._tenants.values(), key=lambda one: len(one.seen))
+        gone = self._streams.pop(tenant.seen.popitem(last=False)[0])
+        if not tenant.seen:
+            del self._tenants[gone.tenant]
         parent = self._streams.get(gone.parent)
         if parent is not None:
             parent.children.pop(gone.name, None)
-        if len(self._looks) > 2 * self._max_streams:
-            self._looks = [look for look in self._looks if self._streams.get(look[2].name) is look[2]]
-            heapify(self._looks)
+        if len(tenant.looks) > 2 * self._max_streams:
+            tenant.looks = [look for look in tenant.looks if self._streams.get(look[2].name) is look[2]]
+            heapify(tenant.looks)
 
     def watch(self, known: Known, now: float) -> None:
         """Look at it again later; to be called when a silence begins."""
@@ -116,12 +129,15 @@ class Memory:
     def _push(self, known: Known, at_s: float) -> None:
         known.watched = True
         self._num_looks += 1
-        heappush(self._looks, (at_s, self._num_looks, known))
+        heappush(self._tenants[known.tenant].looks, (at_s, self._num_looks, known))
 
-    def due(self, now: float) -> Iterator[Known]:
-        """Streams whose silence is to be counted."""
-        while self._looks and self._looks[0][0] <= now:
-            _, _, known = heappop(self._looks)
+    def due(self, tenant: str, now: float) -> Iterator[Known]:
+        """Streams of a tenant whose silence is to be counted. Others' are left for events of their own: what is known
+        of them is not to depend on when somebody else does something."""
+        found = self._tenants.get(tenant)
+        looks = found.looks if found is not None else []
+        while looks and looks[0][0] <= now:
+            _, _, known = heappop(looks)
             known.watched = False
             if self._streams.get(known.name) is not known:
                 continue
@@ -151,11 +167,16 @@ class Memory:
 
     def check(self) -> None:
         assert len(self._streams) <= self._max_streams
+        seen = [(name, tenant) for tenant, one in self._tenants.items() for name in one.seen]
+        assert sorted(seen) == sorted((name, known.tenant) for name, known in self._streams.items())
+        assert all(one.seen for one in self._tenants.values()), "a tenant without streams"
         for name, known in self._streams.items():
             assert known.name == name
             assert known.num_running >= 0 and known.awaited >= 0
             assert len(known.children) <= MAX_CHILDREN
             assert known.num_running == 0 or known.idle is None, "a running stream is not silent"
-        watched = [known for _, _, known in self._looks if self._streams.get(known.name) is known]
+        looks = [(tenant, known) for tenant, one in self._tenants.items() for _, _, known in one.looks]
+        assert all(tenant == known.tenant for tenant, known in looks)
+        watched = [known for _, known in looks if self._streams.get(known.name) is known]
         assert len(watched) == len({known.name for known in watched}), "looked at twice"
         assert all(known.watched for known in watched)

@@ -46,6 +46,8 @@ class TurnStart:
     num_blocks: int = 0
     """Blocks of its prompt that a hit may cover."""
     num_hit_blocks: int = 0
+    tenant: str = ""
+    """Whose it is: what is learned of one tenant is not to say what another one's blocks are worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class TurnEnd:
     """"tool_calls", "stop", "length", "abort", "error"; "" when not known (yet)."""
     tools: tuple[str, ...] = ()
     """Names of the tools it calls."""
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Outlook:
     until_s: float | None = None
     """The `now` up to which a client or a TTL asked to keep it."""
     why: str = ""
-    """In a few words: "tool call, usually back in 9 s", "waits for 3 sub-agents", "closed"."""
+    """In a few words, beside the times above: "called read", "waits for 3 sub-agents", "closed"; "" for nothing."""
 
 
 class RetentionPolicy(Protocol):
