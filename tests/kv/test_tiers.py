@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from samovar.core.gate import blocks_to_load, worth_loading
+from samovar.core.gate import blocks_to_load
 from samovar.core.ports import Connector, Reserved
 from samovar.kv.tiers import STALE_S, TieredConnector
 from samovar.policy.lru import LRU
@@ -124,7 +124,6 @@ def test_gate_of_4000_tokens_of_40_kb(tier: str, rate: float, seconds: float, lo
         d.tiers.restore(list(zip(keys, [b"", *keys], ["s"] * len(keys), strict=False)))
     (share,) = d.tiers.lookup(keys, 0.0).shares
     assert share.tier == tier and share.seconds == pytest.approx(seconds)
-    assert worth_loading(TOKENS, share.seconds, PREFILL) is loads
     assert blocks_to_load((share,), 16, PREFILL) == (len(keys) if loads else 0)
 
 

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 import signal
 
+from msgspec.structs import replace
 import pytest
 from tests.runner.conftest import VOCAB, Tiny
 from tests.runner.test_process import BLOCK, collect, config, request
@@ -50,7 +51,8 @@ class Agents:
     async def turn(self, engine: EngineClient, agent: int) -> tuple[int, int]:
         """Tokens of the prompt, and how many of them were found."""
         prompt = self.histories[agent]
-        asked = request(engine, self._number, prompt, max_tokens=6)
+        plain = request(engine, self._number, prompt, max_tokens=6)
+        asked = replace(plain, session_id=f"agent {agent}", tenant="t")
         self._number += 1
         made, last = await collect(await engine.submit(asked))
         self.histories[agent] = prompt + made + [(agent + i) % VOCAB for i in range(NEW_TOKENS)]
@@ -63,6 +65,18 @@ class Agents:
         """Every full block of the turn before: the last token said and the new ones were not computed then."""
         for num_tokens, cached in found:
             assert cached == (num_tokens - NEW_TOKENS - 1) // BLOCK * BLOCK
+
+    async def assert_listed(self, engine: EngineClient) -> None:
+        """By name, before any of them has had a turn."""
+        report = await engine.cache_report()
+        assert report.num_sessions == AGENTS
+        found = {session.session_id: session for session in report.sessions}
+        for agent, history in enumerate(self.histories):
+            session = found.pop(f"agent {agent}")
+            assert session.num_tokens == (len(history) - NEW_TOKENS - 1) // BLOCK * BLOCK
+            assert session.tiers == {"device": 0, "host": 0, "disk": session.num_tokens}
+            assert session.tenant == "t" and session.why.startswith("found at the start")
+        assert not found
 
 
 async def disk_of(engine: EngineClient) -> TierReport:
@@ -86,8 +100,11 @@ async def test_an_end_that_is_asked_for_loses_nothing(tiny: Tiny, tmp_path: Path
     again = await EngineClient.start(tiered(tiny, tmp_path), lines.append)
     try:
         assert any(line.startswith("disk tier: ") and f"{AGENTS} conversations" in line for line in lines)
+        await agents.assert_listed(again)
         agents.assert_warm(await agents.round(again))
         await again.check()
+        went_on = (await again.cache_report()).sessions
+        assert len(went_on) == AGENTS and not any("found" in session.why for session in went_on)
         assert (await again.stats()).cached_tokens_by_tier["disk"] > 0
     finally:
         await again.close()

@@ -104,9 +104,9 @@ class LiveDay:
             agent.why, agent.returns_s = f"waits for {len(children)} sub-agents", now + 40
         elif self.chance.random() < 0.7:
             tool, after = self.chance.choice((("Bash", 9), ("Read", 2), ("WebFetch", 14), ("Task", 75)))
-            agent.why, agent.returns_s = f"called {tool}, usually back in {after} s", now + after
+            agent.why, agent.returns_s = f"called {tool}", now + after
         elif self.chance.random() < 0.7:
-            agent.why, agent.returns_s = "answered its user, usually back in 4 min", now + 221
+            agent.why, agent.returns_s = "answered its user", now + 221
         else:
             agent.why, agent.returns_s = "closed by its client", None
 
@@ -211,6 +211,7 @@ class LiveDay:
                 failed=failed[tier],
                 not_yet_durable_blocks=38 if tier == "disk" else 0,
                 bytes_per_s=rates[tier],
+                suspensions=2 if tier == "disk" else 0,
             )
 
 

@@ -67,6 +67,7 @@ async def test_the_answer(busy: Server, day: LiveDay) -> None:
     disk = found["tiers"][2]
     assert disk["failed_blocks"] == {"checksum": 1, "late": 2} and disk["not_yet_durable_blocks"] == 38
     assert disk["bytes_per_s"] == 1.3e9 and found["tiers"][0]["bytes_per_s"] is None
+    assert (disk["suspended"], disk["suspensions"]) == (False, 2)
 
 
 async def test_before_anything_happened(make_server: MakeServer) -> None:
@@ -309,3 +310,11 @@ def test_the_document_says_what_is_answered(make_server: MakeServer) -> None:
     assert "sessions" in schema["properties"] and "$ref" not in str(schema)
     assert operation["parameters"][0]["schema"]["maximum"] == MAX_SESSIONS
     assert {"400", "401", "429", "503"} < set(operation["responses"])
+
+
+async def test_a_tier_that_does_not_answer_is_said_to(make_server: MakeServer) -> None:
+    server = make_server()
+    server.service.report = report(tiers=(TierReport("device"), TierReport("disk", suspended=True, suspensions=3)))
+    device, disk = (await server.client.get("/v1/cache")).json()["tiers"]
+    assert (disk["suspended"], disk["suspensions"]) == (True, 3)
+    assert (device["suspended"], device["suspensions"]) == (False, 0)

@@ -123,7 +123,7 @@ def check_families(page: Browser, day: LiveDay) -> None:
     shown = page.ask("[...document.querySelectorAll('.session.running bdi')].map((e) => e.innerText)")
     assert set(shown) == running
     whys = page.ask(f"{ROWS}.map((row) => row.querySelector('.why').innerText)")
-    assert any("usually back" in why for why in whys) and any("kept for" in why for why in whys)
+    assert any("called" in why and "back in about" in why for why in whys) and any("kept for" in why for why in whys)
 
 
 def check_bars(page: Browser, day: LiveDay) -> None:
@@ -216,6 +216,53 @@ def test_a_key_is_asked_for(page: Browser, make_server: MakeServer) -> None:
 def tenant_of(server: Server, url: str, key: str) -> str:
     httpx.post(f"{url}/v1/completions", json={"prompt": "a"}, headers={"x-api-key": key}).raise_for_status()
     return server.service.requests[-1].tenant
+
+
+def test_a_chart_says_what_it_has_not_seen(page: Browser) -> None:
+    """Until five minutes are full; and anew when another engine answers."""
+    found = run(
+        page,
+        ("text.js", "history.js"),
+        f"{STATE} const seen = [past.seen_s]; past.add(state(1000, 10)); seen.push(past.seen_s);"
+        "past.add(state(1012.5, 20)); seen.push(past.seen_s); past.add(state(1400, 30)); seen.push(past.seen_s);"
+        "past.add(state(1401, 3)); seen.push(past.seen_s); past.clear(); seen.push(past.seen_s); return seen;",
+    )
+    assert found == [0, 0, 12.5, 400, 0, 0]
+    drawn = (
+        "const told = []; const context = { fillRect() {}, fillText(text) { told.push(text); } };"
+        "const document = { documentElement: null }; const getComputedStyle = () => ({ getPropertyValue: () => '' });"
+        "for (const seen_s of [0, 12, 200, 301]) drawUnseen(context, 600, 190, seen_s); return told;"
+    )
+    said = run(page, ("text.js", "history.js", "chart.js"), drawn)
+    assert said == ["collecting, 0.0 s so far", "collecting, 12 s so far", "collecting, 3 min 20 s so far"]
+
+
+def test_a_tier_that_does_not_answer_is_shown(page: Browser, make_server: MakeServer) -> None:
+    server = make_server()
+    tiers = (TierReport("host", 10, suspensions=2), TierReport("disk", 10, suspended=True, suspensions=1))
+    server.service.report = CacheReport("lru", 16, tiers, (), 0)
+    with served(server.app) as url:
+        page.open(f"{url}/live")
+        page.until("document.querySelectorAll('.tier').length === 2")
+        assert "2 times, answers again" in text(page, ".tier:nth-child(1)")
+        assert text(page, ".tier:nth-child(2) td.bad") == "now, so it is left alone"
+
+
+def test_a_row_says_nothing_twice(page: Browser, make_server: MakeServer) -> None:
+    server = make_server()
+    rows = (
+        SessionReport("runs", "", running=True),
+        SessionReport("waits", "", stream="w", return_in_s=40.0, why="called read"),
+        SessionReport("old", "", stream="f", num_tokens=160, tiers={"disk": 160}, why="found at the start"),
+    )
+    server.service.report = CacheReport("agent", 16, (TierReport("disk", 100, 10),), rows, 3)
+    with served(server.app) as url:
+        page.open(f"{url}/live")
+        page.until(f"{ROWS}.length === 3")
+        said = page.ask(f"Object.fromEntries({ROWS}.map((row) => [row.querySelector('bdi').innerText, row.innerText]))")
+        assert said["runs"].count("running") == 1 and "in use" not in said["runs"]
+        assert said["waits"].count("back") == 1 and "called read" in said["waits"]
+        assert "found at the start" in said["old"]
 
 
 def test_an_engine_that_goes_away(page: Browser, make_server: MakeServer, day: LiveDay) -> None:

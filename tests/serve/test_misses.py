@@ -15,14 +15,16 @@ REASONS = ("none", "cold", "new", "cut", "evicted", "expired", "failed_load", "d
 
 
 def test_a_cut_says_where() -> None:
-    report = miss_report(Miss("cut", 40, block=6), 96, 136, Difference(103, 2, "messages"))
+    miss = Miss("cut", 40, block=6, found_by_tier={"device": 80, "host": 16, "disk": 0})
+    report = miss_report(miss, 96, 136, Difference(103, 2, "messages"))
     assert report == {
         "prompt_tokens": 136, "cached_tokens": 96, "new_tokens": 40, "reason": "cut", "position": 96,
         "difference": {"token": 103, "message": 2, "what": "messages"}, "evicted_s_ago": None,
+        "cached_by_tier": {"device": 80, "host": 16},
     }  # fmt: skip
     assert miss_line("chatcmpl-1", report) == (
         "cache: chatcmpl-1: 96 of 136 prompt tokens cached, 40 new: cut (it differs from the session's last prompt) "
-        "at token 96; first difference at token 103, in messages 2"
+        "at token 96; first difference at token 103, in messages 2; found on device 80, host 16"
     )
 
 
@@ -70,3 +72,18 @@ def test_asking_for_it() -> None:
     assert wants_report(header, None) and wants_report({}, True) and wants_report(header, True)
     assert not (wants_report({}, None) or wants_report(header, False) or wants_report({}, False))
     assert not wants_report({"x-samovar-cache-report": "0"}, None)
+
+
+@pytest.mark.parametrize(("session", "told"), [("s/a1", "'s/a1'"), ("a\n\x1b[31m\u202e" + "b" * 500, "'a\\n\\x1b")])
+def test_the_log_says_whose_turn_it_was(session: str, told: str) -> None:
+    line = miss_line("x", miss_report(Miss("none", 8), 992, 1000, None), session)
+    assert f"; session {told}" in line and line.isascii() and line.isprintable() and len(line) < 300
+    assert "session" not in miss_line("x", miss_report(Miss("none", 8), 992, 1000, None))
+
+
+def test_where_it_was_is_told_only_where_it_adds_up() -> None:
+    """A second choice found less than the first one, whose miss is reported."""
+    miss = Miss("new", 8, found_by_tier={"device": 64, "disk": 32})
+    assert miss_report(miss, 96, 104, None)["cached_by_tier"] == {"device": 64, "disk": 32}
+    report = miss_report(miss, 64, 104, None)
+    assert report["cached_by_tier"] == {} and "found on" not in miss_line("x", report)

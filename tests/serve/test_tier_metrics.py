@@ -78,7 +78,7 @@ async def test_metrics_of_tiers(busy: Server, day: LiveDay) -> None:
 
 async def test_metrics_name_no_session(busy: Server, day: LiveDay) -> None:
     page = (await busy.client.get("/metrics")).text
-    assert "claude" not in page and "usually back" not in page
+    assert "claude" not in page and "WebFetch" not in page
 
 
 async def test_no_tier_of_another_name_is_lost(make_server: MakeServer) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from samovar.base.ids import BlockKey, TransferId
 from samovar.core.plan import Move, TransferDone
-from samovar.core.ports import Connector, Reserved, TierMatch, TierShare
+from samovar.core.ports import Connector, Reserved, TierMatch
 from samovar.core.stats import TierReport
 
 
@@ -54,7 +54,7 @@ class MultiConnector:
         answer; who asked says when that is over."""
         matches = self._lookups(keys, now)
         part = _best(matches)
-        shares = tuple(TierShare(self._named(part, s.tier), s.num_blocks, s.seconds) for s in matches[part].shares)
+        shares = tuple(msgspec.structs.replace(s, tier=self._named(part, s.tier)) for s in matches[part].shares)
         open_s = [match.deadline_s for match in matches if match.asked]
         if not open_s or matches[part].num_blocks == len(keys):
             return TierMatch(shares)

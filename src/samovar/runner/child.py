@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +15,12 @@ _BRIEF_SPIN = {"GOMP_SPINCOUNT": "10000"}
 """How long OpenMP's threads spin at a barrier before they sleep. By default "for ever": where other processes want the
 same cores, a decode step then takes 20 times as long (docs/log.md). What the user has set goes before it."""
 
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+"""Of the parent and its child alike: the lines of both stand in one log."""
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ")
 _CHATTER = ("DEBUG ", "INFO ", "WARNING ")
-"""How lines of the log begin that no process dies of."""
+"""How lines of the log begin, behind their time, that no process dies of."""
 
 _HEARD_S = 0.5
 """How long after an exit its last words may still be on their way through stderr."""
@@ -82,8 +87,10 @@ class Child:
         assert self._process.stderr is not None
         for raw in self._process.stderr:
             line = raw.decode("utf-8", "replace").rstrip()
-            if line and not line.startswith(_CHATTER):
-                self.last_line = line
+            found = _TIME.match(line)
+            told = line[found.end() :] if found else line
+            if told and not told.startswith(_CHATTER):
+                self.last_line = told
             # Our own stderr may be closed while the process ends.
             with contextlib.suppress(ValueError, OSError):
                 print(line, file=sys.stderr)

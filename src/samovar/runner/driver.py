@@ -7,7 +7,8 @@ for a step to end, and an idle engine uses no CPU.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+import logging
 import math
 import time
 
@@ -15,6 +16,7 @@ import zmq
 
 from samovar.base.ids import RequestId
 from samovar.base.keys import split_keys
+from samovar.core.cache_report import Recovered
 from samovar.core.engine import Engine
 from samovar.core.events import ErrorInfo, Output, Verdict
 from samovar.core.ports import Runner, Ticket
@@ -43,6 +45,8 @@ from samovar.runner.messages import (
 )
 from samovar.runner.wake import Wake
 
+log = logging.getLogger("samovar.engine")
+
 _WHOLE_OUTPUT = 1 << 31
 """More tokens than any answer has."""
 
@@ -59,8 +63,10 @@ class Driver:
         vocab_size: int,
         clock: Callable[[], float] = time.monotonic,
         measured: Callable[[CacheReport], CacheReport] | None = None,
+        recovered: Sequence[Recovered] = (),
     ) -> None:
-        """`measured` completes a report with what only the worker's half of the tiers knows."""
+        """`measured` completes a report with what only the worker's half of the tiers knows. `recovered`: conversations
+        that a tier had at the start."""
         self._engine = engine
         self._runner = runner
         self._link = link
@@ -68,11 +74,13 @@ class Driver:
         self._vocab_size = vocab_size
         self._clock = clock
         self._measured = measured
+        self._recovered = recovered
         self._in_flight: deque[tuple[int, Ticket]] = deque()
         self._live: dict[RequestId, None] = {}
         """Requests that were accepted and have not ended. A dictionary keeps their order."""
         self._planned_at = -math.inf
         self._stopping = False
+        self._step_tokens = 0
 
     def stop(self) -> None:
         """Makes `run` return soon; from any thread or a signal handler."""
@@ -159,7 +167,7 @@ class Driver:
         return verdict
 
     def _report(self) -> CacheReport:
-        report = self._engine.cache_report(self._clock())
+        report = self._engine.cache_report(self._clock(), self._recovered)
         return report if self._measured is None else self._measured(report)
 
     def _violation(self) -> str | None:
@@ -175,12 +183,25 @@ class Driver:
         while self._in_flight and self._in_flight[0][1].done():
             step, ticket = self._in_flight.popleft()
             self._send(self._engine.apply(step, ticket.result(), self._clock()))
+            self._note_budget()
             moved = True
         done = self._runner.transfers()
         if done:
             self._send(self._engine.transferred(done, self._clock()))
             moved = True
         return moved
+
+    def _note_budget(self) -> None:
+        config = self._engine.config
+        if self._step_tokens and config.max_num_batched_tokens > self._step_tokens:
+            mixed = config.max_num_mixed_prefill_tokens
+            mixed_text = f", {mixed} of prefill beside decodes" if mixed else ""
+            log.info(
+                "this machine is faster than it was measured to be at the start: steps of up to %d tokens%s",
+                config.max_num_batched_tokens,
+                mixed_text,
+            )
+        self._step_tokens = config.max_num_batched_tokens
 
     def _plan(self) -> bool:
         moved = False

@@ -22,6 +22,7 @@ import msgspec
 from samovar.base.errors import SamovarError
 from samovar.core.events import ErrorInfo
 from samovar.runner.boot import Booted, boot
+from samovar.runner.child import LOG_FORMAT
 from samovar.runner.driver import Driver
 from samovar.runner.link import Link
 from samovar.runner.messages import Fatal, Launch, Progress, Ready
@@ -37,7 +38,7 @@ GRACE_S = 5.0
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     launch = msgspec.json.decode(sys.stdin.buffer.readline(), type=Launch)
     link = Link(launch.address)
     try:
@@ -69,7 +70,10 @@ def _serve(launch: Launch, link: Link) -> None:
 def _drive(booted: Booted, link: Link, wake: Wake, stop: _Stop) -> None:
     tiers = booted.tiers
     measured = tiers.measured if tiers is not None else None
-    driver = Driver(booted.engine, booted.runner, link, wake, booted.info.vocab_size, measured=measured)
+    recovered = tiers.recovered if tiers is not None else ()
+    driver = Driver(
+        booted.engine, booted.runner, link, wake, booted.info.vocab_size, measured=measured, recovered=recovered
+    )
     # The model's objects live as long as the process: out of every later collection.
     gc.collect()
     gc.freeze()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import torch
 
 from samovar.base.errors import ConfigError
+from samovar.core.cache_report import Recovered
 from samovar.core.ports import Connector
 from samovar.core.stats import CacheReport
 from samovar.core.stream_names import lasting_name
@@ -22,8 +23,9 @@ from samovar.kv.build import build_tiers
 from samovar.kv.host_memory import new_arena
 from samovar.kv.layout import BlockLayout
 from samovar.kv.mover import TierMover
+from samovar.kv.reporting import recovered_conversations
 from samovar.kv.settings import DiskSettings, TierSettings, TierSizes, fit
-from samovar.kv.tiers import TieredConnector
+from samovar.kv.tiers import TieredConnector, Tuning
 from samovar.models.batch import KVCache
 from samovar.policy.retention import RetentionPolicy
 from samovar.pool.arena import slot_stride_bytes
@@ -48,6 +50,8 @@ class Tiers:
     disk: DiskLog | None
     on_disk: TieredConnector | None = None
     """The part of the connector that has the disk."""
+    recovered: tuple[Recovered, ...] = ()
+    """Conversations that the disk had at the start, the latest first."""
 
     def lift_budget(self) -> None:
         """Before the end: what is to survive it is written as fast as the disk takes it."""
@@ -126,10 +130,14 @@ def make_tiers(
     disk = None if settings.disk is None else _open_disk(settings.disk, namespace, size)
     if disk is not None:
         sizes = replace(sizes, disk_blocks=disk.max_records)
-    planned = build_tiers(settings, sizes, policy, size, lambda: device.compute_block_s or _COMPUTE_BLOCK_S)
+    compute_s = device.compute_block_s or _COMPUTE_BLOCK_S
+    planned = build_tiers(settings, sizes, policy, size, lambda: compute_s, Tuning(probes=True))
+    recovered: tuple[Recovered, ...] = ()
     if disk is not None and settings.disk is not None:
-        report(_restore(planned, disk, began) + _beside(settings.disk.path, namespace))
-    return Tiers(planned.connector, TierMover(layout, arena, disk, on_done), sizes, disk, planned.on_disk)
+        said, recovered = _restore(planned, disk, began)
+        report(said + _beside(settings.disk.path, namespace))
+    mover = TierMover(layout, arena, disk, on_done)
+    return Tiers(planned.connector, mover, sizes, disk, planned.on_disk, recovered)
 
 
 def pool_arrays(cache: KVCache) -> list[NDArray[Any]]:
@@ -171,16 +179,20 @@ def _open_disk(disk: DiskSettings, namespace: bytes, block_bytes: int) -> DiskLo
     return DiskLog.open(disk.path, namespace, block_bytes, disk.num_bytes)
 
 
-def _restore(planned: Planned, disk: DiskLog, began: float) -> str:
+def _restore(planned: Planned, disk: DiskLog, began: float) -> tuple[str, tuple[Recovered, ...]]:
+    """What there is to say of it, and whose conversations they are."""
     assert planned.on_disk is not None
-    records = disk.recovered()
-    lost = planned.on_disk.restore(((r.key, r.parent, lasting_name(r.stream)) for r in records), time.monotonic())
+    now = time.monotonic()
+    found = disk.recovered()
+    records = [(record.key, record.parent, lasting_name(record.stream)) for record in found]
+    lost = planned.on_disk.restore(records, now)
     dropped = f", {len(lost):,} more of no use without what they follow" if lost else ""
-    streams = len({record.stream for record in records if record.stream})
-    return (
+    streams = len({record.stream for record in found if record.stream})
+    said = (
         f"disk tier: {len(records) - len(lost):,} blocks of {streams:,} conversations found in "
         f"{time.monotonic() - began:.1f} s{dropped}, in {disk.folder}"
     )
+    return said, recovered_conversations(records, lost, now)
 
 
 def _beside(folder: str, namespace: bytes) -> str:

@@ -40,6 +40,8 @@ class TierState(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=0, description="Blocks that are to survive a restart and would not do so now.")
     ]
     bytes_per_s: Annotated[float | None, Meta(description="Measured, of loads from it; null before the first.")]
+    suspended: Annotated[bool, Meta(description="It did not answer in time: nothing is asked of it but probes.")]
+    suspensions: Annotated[int, Meta(ge=0, description="How often that began.")]
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):

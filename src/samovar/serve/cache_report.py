@@ -146,6 +146,8 @@ def _tier(tier: TierReport, stats: EngineStats) -> TierState:
         failed_blocks=dict(tier.failed),
         not_yet_durable_blocks=tier.not_yet_durable_blocks,
         bytes_per_s=_measured(tier.bytes_per_s),
+        suspended=tier.suspended,
+        suspensions=tier.suspensions,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import time
 from typing import Any, Literal
 
+from samovar.base.shown import shown
 from samovar.core.events import Miss
 
 What = Literal["system", "tools", "messages"]
@@ -58,6 +59,7 @@ def miss_report(
         "position": None if complete else num_cached,
         "difference": None,
         "evicted_s_ago": None,
+        "cached_by_tier": _found(miss, num_cached),
     }
     if difference is not None:
         report["difference"] = {
@@ -71,13 +73,20 @@ def miss_report(
     return report
 
 
+def _found(miss: Miss | None, num_cached: int) -> dict[str, int]:
+    """Of several choices one may have found less than the first one, whose miss this is: then nobody can say."""
+    found = {} if miss is None else {tier: tokens for tier, tokens in miss.found_by_tier.items() if tokens}
+    return found if sum(found.values()) == num_cached else {}
+
+
 def wants_report(headers: Mapping[str, str], field: bool | None) -> bool:
     """Whether the client asked for it: the body's `cache_report`, else the header. Header names in lower case."""
     return headers.get("x-samovar-cache-report", "").strip().lower() in ("1", "true") if field is None else field
 
 
-def miss_line(id: str, report: Mapping[str, Any]) -> str:
-    """A report as one line of the log, without any of the client's text. `id`: of the answer."""
+def miss_line(id: str, report: Mapping[str, Any], session_id: str = "") -> str:
+    """A report as one line of the log. Of what the client sent only the name of its session is in it, made printable.
+    `id`: of the answer."""
     reason = report["reason"] or "unknown"
     line = (
         f"cache: {id}: {report['cached_tokens']} of {report['prompt_tokens']} prompt tokens cached, "
@@ -93,4 +102,8 @@ def miss_line(id: str, report: Mapping[str, Any]) -> str:
         line += f"; first difference at token {difference['token']}, in {difference['what']}{message}"
     if report["evicted_s_ago"] is not None:
         line += f"; gone for {report['evicted_s_ago']:.1f} s"
+    if report["cached_by_tier"]:
+        line += "; found on " + ", ".join(f"{tier} {tokens}" for tier, tokens in report["cached_by_tier"].items())
+    if session_id:
+        line += f"; session {shown(session_id)}"
     return line

@@ -115,7 +115,8 @@ class Reading:
         if self._job.remember is not None:
             self._unremembered.append(partial(self._job.remember, text.token_ids, answer))
         if self.done and self._cache_log:
-            log.info("%s", miss_line(self._job.id, self._report(self.usage().cached_tokens)))
+            report = self._report(self.usage().cached_tokens)
+            log.info("%s", miss_line(self._job.id, report, self._job.requests[0].session_id))
 
     async def settle(self) -> None:
         """Remembers the complete answers, off the event loop. Before the end of an answer is sent: the client's next

@@ -98,3 +98,19 @@ function drawCursor(context, width, height, cursor) {
   context.fillRect(Math.round((bucketX(width, cursor) + bucketX(width, cursor + 1)) / 2), 0, 1, height - PLOT.bottom);
   context.globalAlpha = 1;
 }
+
+// What was before the page was opened is not known: without a word it would be taken for silence.
+function drawUnseen(context, width, height, seen_s) {
+  const unseen = BUCKETS - Math.ceil(seen_s / BUCKET_S);
+  if (unseen <= 0) return;
+  const right = bucketX(width, unseen);
+  context.fillStyle = colour("line");
+  context.globalAlpha = 0.4;
+  context.fillRect(PLOT.left, 0, right - PLOT.left, height - PLOT.bottom);
+  context.globalAlpha = 1;
+  if (right - PLOT.left < 150) return;
+  context.fillStyle = colour("muted");
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(`collecting, ${seconds(seen_s)} so far`, (PLOT.left + right) / 2, 34);
+}

@@ -27,6 +27,7 @@ function tokensChart(history) {
       });
       context.globalAlpha = 1;
     });
+    drawUnseen(context, width, height, history.seen_s);
     drawTimes(context, width, height);
     drawCursor(context, width, height, cursor);
   }
@@ -58,6 +59,7 @@ function hitsChart(history) {
     shade(context, width, y, rate, ceiling);
     line(context, width, y, ceiling, colour("ceiling"), [5, 4]);
     line(context, width, y, rate, colour("rate"), []);
+    drawUnseen(context, width, height, history.seen_s);
     drawTimes(context, width, height);
     drawCursor(context, width, height, cursor);
   }

@@ -66,8 +66,14 @@ function fillTier(card, tier, blockTokens) {
     ["loads from it", tier.bytes_per_s ? `${bytes(tier.bytes_per_s)}/s` : "–"],
     ["stored, evicted", `${short(tier.stored_blocks)}, ${short(tier.evicted_blocks)} blocks`],
     ["not yet durable", tier.tier === "disk" ? `${short(tier.not_yet_durable_blocks)} blocks` : "–"],
+    ["did not answer", silenceOf(tier), tier.suspended],
     ["failed", failures.map(([reason, count]) => `${short(count)} ${reason}`).join(", ") || "none", failures.length > 0],
   ]);
+}
+
+function silenceOf(tier) {
+  if (tier.suspended) return "now, so it is left alone";
+  return tier.suspensions ? `${whole(tier.suspensions)} times, answers again` : "never";
 }
 
 // Rows of a label, a value and whether it is bad news.

@@ -26,6 +26,7 @@ class History {
     this.samples = [];
     this.buckets = new Map();
     this.time_s = null;
+    this.began_s = null;
   }
 
   add(state) {
@@ -43,6 +44,7 @@ class History {
     }
     this.samples.push(sample);
     this.time_s = sample.time_s;
+    this.began_s ??= sample.time_s;
     while (this.samples.length > 2 && this.samples[1].time_s < sample.time_s - HIT_WINDOW_S) this.samples.shift();
     for (const at of this.buckets.keys()) {
       if (at < this.newest() - BUCKETS - HIT_WINDOW_S / BUCKET_S) this.buckets.delete(at);
@@ -60,6 +62,11 @@ class History {
       for (const kind of kinds) bucket[kind] += ((to[kind] - from[kind]) * covered) / span;
       this.buckets.set(at, bucket);
     }
+  }
+
+  // Seconds of which something is known.
+  get seen_s() {
+    return this.time_s === null ? 0 : this.time_s - this.began_s;
   }
 
   newest() {

@@ -88,7 +88,7 @@ class Sessions {
     say(row.querySelector(".size"), short(session.num_tokens));
     say(row.querySelector(".state"), session.running ? "running" : `idle ${rough(session.idle_s)}`);
     const why = row.querySelector(".text");
-    say(why, session.why || (session.running ? "in use" : "nothing expected"));
+    say(why, session.why || (session.running ? "" : "nothing expected"));
     if (why.title !== why.textContent) why.title = why.textContent;
     say(row.querySelector(".when"), whenOf(session));
     fillBar(row.querySelector(".bar"), name, session, tiers, scale);
