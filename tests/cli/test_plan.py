@@ -148,9 +148,10 @@ def test_a_folder_with_anything_in_it_is_left_alone(traces: Path, tmp_path: Path
 
 
 def test_ctrl_c_leaves_what_had_ended_and_the_next_run_goes_on(
-    traces: Path, own: tuple[Path, Path], tmp_path: Path
+    traces: Path, own: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git: of changed code, which this may be, nothing is taken over
     flags = ["--trace", traces, "--model", own[0], "--device", own[1], "--gpus", 1, "--concurrency", 2, "--duration",
              2, "--processes", 2, "--output", out]  # fmt: skip
     command = [sys.executable, "-m", "samovar.cli.main", "plan", *map(str, flags)]

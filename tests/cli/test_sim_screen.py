@@ -58,6 +58,7 @@ def test_bars_tell_shares_and_pipes_get_lines(monkeypatch: pytest.MonkeyPatch) -
             assert text.splitlines() == [
                 "concurrency 1: 50%",
                 "concurrency 64: 25%",
+                "3 of about 70 simulated",
                 "12 of about 70 simulated, the last one: 16 lanes, TP8: 4,802 tok/s/GPU at 68.8 tok/s (P90)",
             ]
 

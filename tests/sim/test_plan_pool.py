@@ -14,7 +14,7 @@ import pytest
 
 from samovar.base.errors import ConfigError
 from samovar.sim.cost.layout import Layout
-from samovar.sim.plan_pool import TrialPool
+from samovar.sim.plan_pool import TrialFailed, TrialPool
 from samovar.sim.plan_setup import Rules
 from samovar.sim.plan_trial import Bench, Job, Trial, rules_for, run_job, watched_s
 from samovar.workload.replay import ReplayConfig
@@ -92,6 +92,60 @@ def test_a_worker_that_is_ended_ends_the_plan() -> None:
             pool.run(JOBS, silent)
 
 
+@pytest.mark.parametrize(
+    ("by", "kind", "told"),
+    [
+        (signal.SIGTERM, ConfigError, "ended from outside by SIGTERM"),
+        (signal.SIGUSR1, TrialFailed, "a worker ended by SIGUSR1"),
+        (signal.SIGRTMIN + 1, TrialFailed, f"a worker ended by signal {signal.SIGRTMIN + 1}"),
+    ],
+)
+def test_only_who_ends_others_is_taken_for_outside(by: int, kind: type[Exception], told: str) -> None:
+    with TrialPool(BENCH, TREES, 1) as pool:
+        os.kill(pool.pids[0], by)
+        with pytest.raises(kind, match=told):
+            pool.run(JOBS, silent)
+
+
+class KillsWhenTold:
+    """At the first word of a worker: waits until `at_work` has said all it can, and kills `victim`."""
+
+    def __init__(self, at_work: int, victim: int) -> None:
+        self.at_work = at_work
+        self.victim: int | None = victim
+        self.first: Trial | None = None
+        self.ended: list[Job] = []
+
+    def __call__(self, done: float, trial: Trial | None) -> None:
+        if self.victim is not None:
+            self.first = trial
+            wait_until_idle(self.at_work)
+            os.kill(self.victim, signal.SIGKILL)
+            while alive(self.victim):
+                time.sleep(0.01)
+            self.victim = None
+        if trial is not None:
+            self.ended.append(trial.job)
+
+
+def test_what_had_ended_is_told_before_the_next_job_fails() -> None:
+    with TrialPool(BENCH, TREES, 1) as pool:
+        hears = KillsWhenTold(pool.pids[0], pool.pids[0])
+        with pytest.raises(ConfigError, match="ended from outside by SIGKILL"):
+            pool.run(JOBS, hears)
+    assert hears.first is None and hears.ended == JOBS[:1]
+
+
+def test_what_others_had_told_is_heard_when_one_fails() -> None:
+    with TrialPool(BENCH, TREES, 2) as pool:
+        stopped, other = pool.pids
+        os.kill(stopped, signal.SIGSTOP)
+        hears = KillsWhenTold(other, stopped)
+        with pytest.raises(ConfigError, match="ended from outside by SIGKILL"):
+            pool.run(JOBS, hears)
+    assert hears.first is None and hears.ended == [JOBS[1]]
+
+
 def test_a_worker_that_hangs_holds_nobody_up_at_the_end() -> None:
     with TrialPool(BENCH, TREES, 2) as pool:
         pids = pool.pids
@@ -116,7 +170,7 @@ def test_no_worker_outlives_its_parent(tmp_path: Path) -> None:
     """Neither one that simulates nor one that waits for work."""
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
-    command, here = [sys.executable, script], {"PYTHONPATH": "."}
+    command, here = [sys.executable, str(script)], {"PYTHONPATH": "."}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here) as parent:
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]
@@ -144,6 +198,15 @@ def test_an_interrupt_is_the_parents_alone() -> None:
 def cpu_s(pid: int) -> float:
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_until_idle(pid: int) -> None:
+    """Asleep in reading, as it is between two jobs, at several looks."""
+    asleep = 0
+    while asleep < 10:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        asleep = asleep + 1 if state == "S" else 0
+        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:

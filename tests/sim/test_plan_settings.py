@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from samovar.kv.settings import tiers_of
+from samovar.sim import plan_settings
 from samovar.sim.plan_changes import Menu, Offer, menu
-from samovar.sim.plan_settings import differing, settings_of
+from samovar.sim.plan_settings import differing, settings_of, unsure
 from samovar.sim.plan_setup import Hardware, Rules, Setup
 from samovar.sim.plan_trial import Bench
 from samovar.sim.settings import FrontEnd
@@ -68,3 +69,16 @@ def test_equal_ones_are_equal() -> None:
 )  # fmt: skip
 def test_others_are_told_apart_by_name(other: dict[str, str], told: str) -> None:
     assert differing(of(), other).startswith(told)
+
+
+def test_code_that_was_changed_since_its_revision_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean, changed = "0123456789abcdef" * 2 + "01234567", "0123456789abcdef" * 2 + "01234567+dirty"
+    found = []
+    for revision in ("", clean, changed):
+        monkeypatch.setattr(plan_settings, "git_revision", lambda of=revision: of)
+        found.append(of())
+    none, before, after = found
+    assert before["samovar"] == f"{none['samovar']} 0123456789ab" and after["samovar"] == before["samovar"] + "+dirty"
+    assert unsure(before, before) == unsure(none, none) == unsure({}, before) == ""
+    assert unsure(after, before) == f"samovar was {after['samovar']}: changed since that revision, nobody knows how"
+    assert unsure(before, after).startswith(f"samovar is {after['samovar']}: ")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+import resource
 import shutil
 import tempfile
 
@@ -34,19 +35,26 @@ TRIALS_MADE = [
 ]
 
 
+def put(folder: Path, *trials: Trial, settings: dict[str, str] = SETTINGS, overwrite: bool = False) -> TrialFile:
+    """Adds to what is there; closed."""
+    with TrialFile(folder, settings, overwrite=overwrite) as file:
+        for one in trials:
+            file.add(one)
+    return file
+
+
 def test_what_is_kept_is_what_was_found(tmp_path: Path) -> None:
-    first = TrialFile(tmp_path / "new", SETTINGS)
-    assert first.num_taken == 0 and first.get(TRIALS_MADE[0].job) is None
-    for one in TRIALS_MADE:
-        first.add(one)
-    again = TrialFile(tmp_path / "new", SETTINGS)
+    with TrialFile(tmp_path / "new", SETTINGS) as first:
+        assert first.num_taken == 0 and first.get(TRIALS_MADE[0].job) is None
+    put(tmp_path / "new", *TRIALS_MADE)
+    again = put(tmp_path / "new")
     assert again.num_taken == len(TRIALS_MADE)
     assert [again.get(one.job) for one in TRIALS_MADE] == TRIALS_MADE
     assert again.get(replace(TRIALS_MADE[0].job, concurrency=2)) is None
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
-    TrialFile(tmp_path, SETTINGS).add(TRIALS_MADE[0])
+    put(tmp_path, TRIALS_MADE[0])
     before = (tmp_path / TRIALS).read_bytes()
     for other, named in (
         ({**SETTINGS, "--duration": "300"}, "(--duration was 900 and is 300); name another folder, or give --over"),
@@ -57,13 +65,40 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
             TrialFile(tmp_path, other)
         assert named in raised.value.message and str(tmp_path) in raised.value.message
     assert (tmp_path / TRIALS).read_bytes() == before
-    anew = TrialFile(tmp_path, {"--duration": "300"}, overwrite=True)
-    assert anew.num_taken == 0 and TrialFile(tmp_path, {"--duration": "300"}).num_taken == 0
+    anew = put(tmp_path, settings={"--duration": "300"}, overwrite=True)
+    assert anew.num_taken == 0 and put(tmp_path, settings={"--duration": "300"}).num_taken == 0
+
+
+def test_trials_of_changed_code_are_refused(tmp_path: Path) -> None:
+    changed = {**SETTINGS, "samovar": "0.1 0123456789ab+dirty"}
+    put(tmp_path, TRIALS_MADE[0], settings=changed)
+    before = (tmp_path / TRIALS).read_bytes()
+    with pytest.raises(ConfigError, match=r"of other code \(samovar was 0.1 .*\+dirty: .*; name .* give --overwrite"):
+        put(tmp_path, settings=changed)
+    assert (tmp_path / TRIALS).read_bytes() == before
+    assert put(tmp_path, settings=changed, overwrite=True).num_taken == 0
 
 
 def test_overwriting_begins_anew_with_the_same_settings_too(tmp_path: Path) -> None:
-    TrialFile(tmp_path, SETTINGS).add(TRIALS_MADE[0])
-    assert TrialFile(tmp_path, SETTINGS, overwrite=True).num_taken == 0
+    put(tmp_path, *TRIALS_MADE)
+    assert put(tmp_path, TRIALS_MADE[1], overwrite=True).num_taken == 0
+    assert put(tmp_path).num_taken == 1
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_two_plans_at_once_in_one_folder(overwrite: bool, tmp_path: Path) -> None:
+    with TrialFile(tmp_path, SETTINGS) as first:
+        first.add(TRIALS_MADE[0])
+        with (tmp_path / TRIALS).open("ab") as file:
+            file.write(b"half")  # as if a line were on its way
+        before = (tmp_path / TRIALS).read_bytes()
+        with pytest.raises(ConfigError, match="another plan is at work there"):
+            TrialFile(tmp_path, SETTINGS, overwrite=overwrite)
+        assert (tmp_path / TRIALS).read_bytes() == before
+    assert put(tmp_path).num_taken == 1
+    with pytest.raises(ConfigError, match="--model was"):
+        put(tmp_path, settings={"--duration": "900"})
+    assert put(tmp_path).num_taken == 1  # nor does one that was refused keep it
 
 
 def test_folders_that_cannot_be_had(tmp_path: Path) -> None:
@@ -83,10 +118,30 @@ def test_folders_that_cannot_be_had(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_any_more(tmp_path: Path) -> None:
-    file = TrialFile(tmp_path / "out", SETTINGS)
-    shutil.rmtree(tmp_path / "out")
-    with pytest.raises(ConfigError, match=r"trials.jsonl cannot be used: No such file"):
-        file.add(TRIALS_MADE[0])
+    with TrialFile(tmp_path / "out", SETTINGS) as file:
+        shutil.rmtree(tmp_path / "out")
+        with pytest.raises(ConfigError, match=r"trials.jsonl cannot be used: No such file"):
+            file.add(TRIALS_MADE[0])
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_line_that_was_written_in_part_holds_up_no_other(room: bool, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with TrialFile(tmp_path, SETTINGS) as file:
+        size = (tmp_path / TRIALS).stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, before[1]))
+        try:
+            with pytest.raises(ConfigError, match="cannot be used: File too large"):
+                file.add(TRIALS_MADE[0])
+            assert (tmp_path / TRIALS).stat().st_size == size + 100
+            if not room:
+                file.close()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        if room:
+            file.add(TRIALS_MADE[1])
+    kept = put(tmp_path)
+    assert [kept.get(one.job) for one in TRIALS_MADE[:2]] == (TRIALS_MADE[:2] if room else [None, None])
 
 
 class Interrupted:
@@ -110,17 +165,19 @@ class Interrupted:
 
 def test_nothing_is_simulated_twice(tmp_path: Path) -> None:
     jobs = [Job(setup(), load) for load in range(1, 6)]
-    kept = KeptRunner(Interrupted(2), TrialFile(tmp_path / "out", SETTINGS))
-    with pytest.raises(KeyboardInterrupt):
-        kept.run(jobs, lambda done, ended: None)
+    with TrialFile(tmp_path / "out", SETTINGS) as file:
+        kept = KeptRunner(Interrupted(2), file)
+        with pytest.raises(KeyboardInterrupt):
+            kept.run(jobs, lambda done, ended: None)
     assert [*kept.found] == jobs[:2]
     rest = FormulaRunner(lambda job: (5.0, 50.0))
-    again = KeptRunner(rest, TrialFile(tmp_path / "out", SETTINGS))
     told: list[float] = []
-    found = again.run([jobs[4], *jobs[:4]], lambda done, ended: told.append(done))
-    assert [one.job for one in found] == [jobs[4], *jobs[:4]] and rest.ran == [jobs[4], *jobs[2:4]]
-    assert told == [3, 4, 5]
-    assert again.run(jobs[:2], lambda done, ended: told.append(done)) == [found[1], found[2]]
+    with TrialFile(tmp_path / "out", SETTINGS) as file:
+        again = KeptRunner(rest, file)
+        found = again.run([jobs[4], *jobs[:4]], lambda done, ended: told.append(done))
+        assert [one.job for one in found] == [jobs[4], *jobs[:4]] and rest.ran == [jobs[4], *jobs[2:4]]
+        assert told == [3, 4, 5]
+        assert again.run(jobs[:2], lambda done, ended: told.append(done)) == [found[1], found[2]]
     assert told[3:] == [2] and len(rest.ran) == 3
 
 
@@ -141,6 +198,7 @@ class TrialFileMachine(RuleBasedStateMachine):
 
     @rule()
     def begin_again(self) -> None:
+        self.file.close()
         self.file = TrialFile(self.folder, SETTINGS)
         assert self.file.num_taken == len(self.kept)
 
@@ -158,6 +216,7 @@ class TrialFileMachine(RuleBasedStateMachine):
         assert all(self.file.get(job) == one for job, one in self.kept.items())
 
     def teardown(self) -> None:
+        self.file.close()
         shutil.rmtree(self.folder)
 
 

@@ -179,7 +179,7 @@ def plan(
     _tell(console, facts)
     if trials.num_taken:
         _tell(console, [f"{trials.num_taken} simulations of an earlier run are taken over from {trials.path}"])
-    with trial_bar(console, hardware) as progress:
+    with trials, trial_bar(console, hardware) as progress:
         made = run_plan(job, trials, _cores() if processes is None else processes, facts, progress)
     if isinstance(made, PlanFound):
         _show(console, job, made)

@@ -71,6 +71,8 @@ def trial_bar(console: Console, hardware: Hardware) -> Iterator[Callable[[Told],
             bars.update(task, completed=now.done, total=now.planned, description=f"simulating, {count}")
             if now.ended is not None:
                 lines.say(f"{count} simulated, the last one: {told_of(hardware, now.ended)}")
+            else:
+                lines.say(f"{count} simulated")
 
         yield told
 

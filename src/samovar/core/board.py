@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import inf
 
 from samovar.base.ids import BlockId, BlockKey, RequestId, TransferId
-from samovar.core.budget import StepBudget
 from samovar.core.ceiling import Ceiling
 from samovar.core.config import EngineConfig
 from samovar.core.gate import PrefillRate
@@ -115,10 +114,10 @@ class Board:
     `queues` (waiting or prefilling), `loading` and `decoding`."""
 
     __slots__ = (
-        "budget", "ceiling", "compares", "config", "connector", "counters", "decoding", "inflight", "kv",
-        "last_applied_s", "loading", "loading_keys", "next_seq", "next_step", "next_transfer", "num_loads",
-        "num_prefilling", "planned_s", "policy", "prefetches", "prefill_rate", "queues", "recent", "redirects",
-        "released", "requests", "retain_budget", "stores", "streams", "suspects", "transfers", "unproven",
+        "ceiling", "compares", "config", "connector", "counters", "decoding", "inflight", "kv", "last_applied_s",
+        "loading", "loading_keys", "next_seq", "next_step", "next_transfer", "num_loads", "num_prefilling",
+        "planned_s", "policy", "prefetches", "prefill_rate", "queues", "recent", "redirects", "released", "requests",
+        "retain_budget", "stores", "streams", "suspects", "transfers", "unproven",
     )  # fmt: skip
 
     def __init__(self, config: EngineConfig, policy: RetentionPolicy, connector: Connector | None = None) -> None:
@@ -139,7 +138,6 @@ class Board:
         """Streams of requests that ended lately, for what is told of them later."""
         self.ceiling = Ceiling()
         self.prefill_rate = PrefillRate()
-        self.budget = StepBudget()
         self.last_applied_s = 0.0
         self.planned_s = -inf
         """When all that waits for a time was last looked at."""

@@ -14,6 +14,8 @@ from samovar.models.load import Model
 STEP_TARGET_S = 0.2
 MIXED_STEP_TARGET_S = 0.05
 """Of a step in which others decode: this is how long their tokens wait while a prompt is computed."""
+SMALLEST_STEP_TOKENS = 64
+LARGEST_STEP_TOKENS = 8192
 _PROBE_TOKENS = (64, 256)
 LONGEST_PROBE_TOKENS = max(_PROBE_TOKENS)
 _REPEATS = 3
@@ -63,3 +65,10 @@ def _probe(num_tokens: int, block_tokens: int) -> ForwardBatch:
 def probe_blocks(block_tokens: int) -> int:
     """Blocks a scratch cache needs for the longest probe."""
     return -(-LONGEST_PROBE_TOKENS // block_tokens)
+
+
+def step_tokens(prefill_tokens_per_s: float, block_tokens: int, target_s: float = STEP_TARGET_S) -> int:
+    """The largest step that stays under `target_s` at this rate: whole blocks, at least 64 and at most 8192 tokens
+    (or one block, where a block is larger)."""
+    blocks = int(min(prefill_tokens_per_s * target_s, LARGEST_STEP_TOKENS)) // block_tokens
+    return max(blocks, -(-SMALLEST_STEP_TOKENS // block_tokens)) * block_tokens

@@ -2,7 +2,8 @@
 results depend on neither their number nor their order.
 
 No worker outlives its parent: one thread of each waits for the parent's end, however it comes, and ends the process.
-And the parent waits for none: a worker that is gone ends the run, and at the end all are killed: they hold nothing.
+And the parent waits for none: a worker that is gone ends the run, as soon as what the others have told is heard, and at
+the end all are killed: they hold nothing.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ from samovar.sim.plan_trial import Bench, Job, Trial, run_job
 from samovar.workload.replay_script import Script, script_of
 from samovar.workload.session import SessionTree
 
+_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM}
+"""What ends a process when memory is short, or by somebody's wish."""
+
 Progress = Callable[[float, Trial | None], None]
 """Told how many of the jobs given are done, a running one by its share, and the trial that has just ended."""
 
 
 class TrialFailed(RuntimeError):
-    """A bug: a worker ended, or raised what no user can cause. Holds the worker's traceback."""
+    """A bug: a worker ended by itself, or raised what no user can cause. Holds its traceback, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class _Batch:
     trials: dict[int, Trial] = field(default_factory=dict)
     shares: dict[int, float] = field(default_factory=dict)
     next: int = 0
+    failed: Exception | None = None
+    """The first failure of a worker. No job is given after it."""
 
     def told(self, ended: Trial | None) -> None:
         self.progress(len(self.trials) + sum(self.shares.values()), ended)
@@ -100,54 +106,73 @@ class TrialPool:
         return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
 
     def run(self, jobs: Iterable[Job], progress: Progress) -> list[Trial]:
-        """One trial per job, in their order. Raises ConfigError as a trial does."""
+        """One trial per job, in their order. Raises ConfigError as a trial does, when `progress` has heard of all that
+        had ended."""
         batch = _Batch(list(jobs), progress)
         for worker in self._workers:
             self._give(worker, batch)
-        while len(batch.trials) < len(batch.jobs):
+        while len(batch.trials) < len(batch.jobs) and batch.failed is None:
             pipes = {worker.pipe: worker for worker in self._workers if worker.busy}
             for pipe in wait(list(pipes)):
                 assert isinstance(pipe, Connection)
                 self._hear(pipes[pipe], batch)
+        if batch.failed is not None:
+            for worker in self._workers:
+                while worker.busy and worker.pipe.poll():
+                    self._hear(worker, batch)
+            raise batch.failed
         return [batch.trials[at] for at in range(len(batch.jobs))]
 
     def _give(self, worker: _Worker, batch: _Batch) -> None:
-        worker.busy = batch.next < len(batch.jobs)
+        worker.busy = batch.next < len(batch.jobs) and batch.failed is None
         if worker.busy:
             try:
                 worker.pipe.send((batch.next, batch.jobs[batch.next]))
             except OSError:
-                raise self._ended(worker) from None
+                self._fail(worker, batch, self._ended(worker))
             batch.next += 1
 
     def _hear(self, worker: _Worker, batch: _Batch) -> None:
         try:
             told: _Told = worker.pipe.recv()
         except (EOFError, OSError):
-            raise self._ended(worker) from None
+            return self._fail(worker, batch, self._ended(worker))
         if told.kind == "config":
-            raise ConfigError(told.message)
+            return self._fail(worker, batch, ConfigError(told.message))
         if told.kind == "bug":
-            raise TrialFailed(told.message)
+            return self._fail(worker, batch, TrialFailed(told.message))
         if told.kind == "share":
             batch.shares[told.job] = told.share
-        else:
-            assert told.trial is not None
-            batch.trials[told.job] = told.trial
-            batch.shares.pop(told.job, None)
-            self._give(worker, batch)
-        batch.told(told.trial)
+            return batch.told(None)
+        assert told.trial is not None
+        batch.trials[told.job] = told.trial
+        batch.shares.pop(told.job, None)
+        batch.told(told.trial)  # before anything that may fail: it has ended, whatever becomes of the next one
+        return self._give(worker, batch)
+
+    def _fail(self, worker: _Worker, batch: _Batch, error: Exception) -> None:
+        worker.busy = False
+        batch.failed = batch.failed or error
 
     def _ended(self, worker: _Worker) -> Exception:
-        """Nothing of ours ends a worker by a signal, but whoever is short of memory does."""
+        """Nothing of ours ends a worker from outside, but whoever is short of memory does."""
         worker.process.join()
         code = worker.process.exitcode
-        if code is None or code >= 0:
-            return TrialFailed(f"a worker ended with exit code {code}")
+        if code is None or -code not in _FROM_OUTSIDE:
+            return TrialFailed(f"a worker ended {_by(code)}")
         return ConfigError(
-            f"--processes is {len(self._workers)}: one of them was ended from outside by {signal.Signals(-code).name}; "
+            f"--processes is {len(self._workers)}: one of them was ended from outside {_by(code)}; "
             "each simulation needs memory of its own, so fewer at once need less"
         )
+
+
+def _by(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"with exit code {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:  # some have no name
+        return f"by signal {-code}"
 
 
 def _started(context: SpawnContext, bench: Bench, trees: tuple[SessionTree, ...]) -> _Worker:

@@ -32,12 +32,14 @@ _FLAGS = {
 }
 """Of fields that are not called as their flags are."""
 _NO_FLAG = {"stats_delay_s", "max_visits"}
+_CHANGED = "+dirty"
+"""Ends the revision of code that was changed since."""
 
 
 def settings_of(bench: Bench, menu: Menu, loads: Sequence[int], trees: Sequence[SessionTree]) -> dict[str, str]:
     hardware = bench.hardware
     found = {
-        "samovar": f"{__version__} {git_revision()[:12]}".strip(),
+        "samovar": f"{__version__} {_short(git_revision())}".strip(),
         "--model": _named(hardware.model.name, hardware.model),
         "--device": _named(hardware.device.name, (hardware.device, load_kernels(hardware.device.kernels))),
         "--gpus": str(hardware.gpus),
@@ -62,6 +64,15 @@ def differing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return ""
 
 
+def unsure(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """The code that was changed since its revision, so that equal settings may be of different code, in words; "" when
+    neither was."""
+    for verb, settings in (("was", before), ("is", now)):
+        if (code := settings.get("samovar", "")).endswith(_CHANGED):
+            return f"samovar {verb} {code}: changed since that revision, nobody knows how"
+    return ""
+
+
 def _of_rules(rules: Rules) -> dict[str, str]:
     fields = asdict(replace(rules, replay=replace(rules.replay, concurrency=1)))
     replay, front_end = fields.pop("replay"), fields.pop("front_end")
@@ -81,6 +92,11 @@ def _by_flag(fields: Mapping[str, Any]) -> dict[str, str]:
         name if name in _NO_FLAG else _FLAGS.get(name, "--" + name.replace("_", "-")): str(value)
         for name, value in fields.items()
     }
+
+
+def _short(revision: str) -> str:
+    commit, changed, _ = revision.partition(_CHANGED)
+    return commit[:12] + changed
 
 
 def _named(name: str, value: object) -> str:

@@ -41,13 +41,21 @@ def machine() -> dict[str, str | int]:
 
 
 def git_revision() -> str:
-    here = Path(__file__).parent
+    """Of the checkout that this file belongs to, with "+dirty" where tracked files of it are changed. "" for an
+    installed package, also when it lies inside somebody else's repository."""
+    here = Path(__file__)
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
-        dirty = subprocess.run(["git", "status", "--porcelain"], cwd=here, capture_output=True, text=True, check=True)
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)
+        head = _git(here.parent, "rev-parse", "HEAD")
+        changed = _git(here.parent, "status", "--porcelain", "--untracked-files=no", ":/")
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return head.stdout.strip() + ("+dirty" if dirty.stdout.strip() else "")
+    return head + ("+dirty" if changed else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def bench_result(

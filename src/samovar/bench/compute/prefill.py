@@ -17,12 +17,11 @@ from samovar.bench.compute.figures import step_figure
 from samovar.bench.compute.limits import measure_limits
 from samovar.bench.compute.setting import ComputeOptions, fill, find_setting, model_size, random_ids
 from samovar.bench.compute.timing import Run, alternate
-from samovar.core.budget import step_tokens
 from samovar.kernels.cpu.native_ops import native_ops
 from samovar.kernels.rows import make_rows
 from samovar.models.batch import ForwardBatch, KVCache
 from samovar.models.load import Model, load_model, load_packed_model, new_cache, new_tiled_cache
-from samovar.runner.profile import LONGEST_PROBE_TOKENS, STEP_TARGET_S, measure_prefill_rate
+from samovar.runner.profile import LONGEST_PROBE_TOKENS, measure_prefill_rate, step_tokens
 from samovar.spec.model import ModelSpec
 
 Progress = Callable[[str], None]
@@ -70,7 +69,7 @@ def run_prefill(options: PrefillOptions, progress: Progress) -> PrefillRun:
     model = load_packed_model(setting.checkpoint, ops, setting.compute.quantization, positions)
     cache = new_tiled_cache(spec, num_blocks, block_tokens)
     fill(cache, options.compute.seed)
-    step = options.step_tokens or step_tokens(measure_prefill_rate(model, cache), block_tokens, STEP_TARGET_S)
+    step = options.step_tokens or step_tokens(measure_prefill_rate(model, cache), block_tokens)
     paths: dict[str, tuple[Model, KVCache]] = {NORMAL: (model, cache)}
     if options.with_torch:
         eager = load_model(setting.checkpoint, "bfloat16")
