@@ -21,11 +21,6 @@ class EngineConfig:
     max_num_mixed_prefill_tokens: int = 0
     """Prefill tokens, of all requests, in a step that also decodes: they are what the decoding ones wait for. 0 is no
     limit but the budget."""
-    step_target_s: float = 0.0
-    """What a step of `max_num_batched_tokens` was measured to take: it grows where steps turn out to be faster
-    (`core.budget`). 0: it was given, and stays."""
-    mixed_step_target_s: float = 0.0
-    """The same of one with `max_num_mixed_prefill_tokens`."""
     max_model_len: int = 8192
     depth: int = 2
     """Plans in flight: 1 plain, 2 to plan a step while the one before it runs."""

@@ -25,11 +25,9 @@ def apply(board: Board, record: InFlight, result: StepResult, now: float) -> lis
     if error is not None:
         return _fail(board, record, error, now)
     board.kv.index.computed([block for _, _, block in record.pending])
-    seconds = now - max(record.planned_s, board.last_applied_s)
-    board.prefill_rate.step(record.num_prefill_tokens, record.num_decodes, seconds)
-    board.config = (
-        board.budget.after(board.config, record.num_prefill_tokens, record.num_decodes, seconds) or board.config
-    )
+    if all(map(board.is_current, record.states, record.incarnations)):  # else the runner may have left some out
+        seconds = now - max(record.planned_s, board.last_applied_s)
+        board.prefill_rate.step(record.num_prefill_tokens, record.num_decodes, seconds)
     outputs = _end_unsampled(board, record, result, now)
     logprobs = result.logprobs
     requests = board.requests

@@ -12,7 +12,6 @@ import msgspec
 import torch
 
 from samovar.base.errors import ConfigError
-from samovar.core.budget import step_tokens
 from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
 from samovar.core.ports import Connector, EngineInfo
@@ -33,9 +32,9 @@ from samovar.runner.prefault import Prefault
 from samovar.runner.profile import (
     LONGEST_PROBE_TOKENS,
     MIXED_STEP_TARGET_S,
-    STEP_TARGET_S,
     measure_prefill_rate,
     probe_blocks,
+    step_tokens,
 )
 from samovar.runner.resolve import Capacity, kv_namespace, resolve_capacity, resolve_threshold
 from samovar.runner.retention import make_policy
@@ -196,7 +195,7 @@ def _budgets(config: EngineProcessConfig, compute: Compute, loaded: EngineModel,
         return _Budgets(most, mixed or 0, None)
     scratch = loaded.new_cache(probe_blocks(config.block_size), config.block_size)
     rate = measure_prefill_rate(loaded.model, scratch)
-    most = most or step_tokens(rate, config.block_size, STEP_TARGET_S)
+    most = most or step_tokens(rate, config.block_size)
     if mixed is None:
         # Short steps cost little only where a step is one native call per op.
         mixed = 0 if compute.isa is None else step_tokens(rate, config.block_size, MIXED_STEP_TARGET_S)
@@ -206,15 +205,12 @@ def _budgets(config: EngineProcessConfig, compute: Compute, loaded: EngineModel,
 
 
 def _engine_config(config: EngineProcessConfig, capacity: Capacity, budgets: _Budgets, threshold: int) -> EngineConfig:
-    mixed_is_measured = config.max_num_mixed_prefill_tokens is None and budgets.mixed_tokens > 0
     return EngineConfig(
         num_blocks=capacity.num_blocks,
         block_tokens=config.block_size,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=budgets.step_tokens,
         max_num_mixed_prefill_tokens=budgets.mixed_tokens,
-        step_target_s=STEP_TARGET_S if config.max_num_batched_tokens is None else 0.0,
-        mixed_step_target_s=MIXED_STEP_TARGET_S if mixed_is_measured else 0.0,
         max_model_len=capacity.max_model_len,
         depth=config.depth,
         long_prefill_token_threshold=threshold,

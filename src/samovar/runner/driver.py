@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-import logging
 import math
 import time
 
@@ -16,7 +15,7 @@ import zmq
 
 from samovar.base.ids import RequestId
 from samovar.base.keys import split_keys
-from samovar.core.cache_report import Recovered
+from samovar.core.cache_report import Dormant, Recovered
 from samovar.core.engine import Engine
 from samovar.core.events import ErrorInfo, Output, Verdict
 from samovar.core.ports import Runner, Ticket
@@ -45,8 +44,6 @@ from samovar.runner.messages import (
 )
 from samovar.runner.wake import Wake
 
-log = logging.getLogger("samovar.engine")
-
 _WHOLE_OUTPUT = 1 << 31
 """More tokens than any answer has."""
 
@@ -66,7 +63,7 @@ class Driver:
         recovered: Sequence[Recovered] = (),
     ) -> None:
         """`measured` completes a report with what only the worker's half of the tiers knows. `recovered`: conversations
-        that a tier had at the start."""
+        that a tier had at the start, the latest first."""
         self._engine = engine
         self._runner = runner
         self._link = link
@@ -74,13 +71,12 @@ class Driver:
         self._vocab_size = vocab_size
         self._clock = clock
         self._measured = measured
-        self._recovered = recovered
+        self._dormant = Dormant(recovered)
         self._in_flight: deque[tuple[int, Ticket]] = deque()
         self._live: dict[RequestId, None] = {}
         """Requests that were accepted and have not ended. A dictionary keeps their order."""
         self._planned_at = -math.inf
         self._stopping = False
-        self._step_tokens = 0
 
     def stop(self) -> None:
         """Makes `run` return soon; from any thread or a signal handler."""
@@ -164,10 +160,12 @@ class Driver:
         verdict = self._engine.submit(request, self._clock())
         if verdict.error is None:
             self._live[request.id] = None
+            if request.use_prefix_cache:  # else the core does not take it for a turn
+                self._dormant.went_on(request.tenant, request.session_id)
         return verdict
 
     def _report(self) -> CacheReport:
-        report = self._engine.cache_report(self._clock(), self._recovered)
+        report = self._engine.cache_report(self._clock(), self._dormant)
         return report if self._measured is None else self._measured(report)
 
     def _violation(self) -> str | None:
@@ -183,25 +181,12 @@ class Driver:
         while self._in_flight and self._in_flight[0][1].done():
             step, ticket = self._in_flight.popleft()
             self._send(self._engine.apply(step, ticket.result(), self._clock()))
-            self._note_budget()
             moved = True
         done = self._runner.transfers()
         if done:
             self._send(self._engine.transferred(done, self._clock()))
             moved = True
         return moved
-
-    def _note_budget(self) -> None:
-        config = self._engine.config
-        if self._step_tokens and config.max_num_batched_tokens > self._step_tokens:
-            mixed = config.max_num_mixed_prefill_tokens
-            mixed_text = f", {mixed} of prefill beside decodes" if mixed else ""
-            log.info(
-                "this machine is faster than it was measured to be at the start: steps of up to %d tokens%s",
-                config.max_num_batched_tokens,
-                mixed_text,
-            )
-        self._step_tokens = config.max_num_batched_tokens
 
     def _plan(self) -> bool:
         moved = False
