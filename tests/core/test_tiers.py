@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from samovar.core import cache_report
-from samovar.core.admission import LEAST_LOAD_DEADLINE_S
-from samovar.core.cache_report import Recovered
+from samovar.core.admission import LEAST_LOAD_DEADLINE_S, PROBE_DEADLINE_S
+from samovar.core.cache_report import Dormant, Recovered
 from samovar.core.gate import PrefillRate, blocks_to_load, load_s, with_probe
 from samovar.core.plan import TransferDone
 from samovar.core.ports import TierMatch, TierShare
@@ -519,23 +519,32 @@ def test_a_probe_is_a_load_of_a_few_blocks_and_the_rest_is_computed() -> None:
     run(bench, 1, prompt(1, 100))
     run(bench, 2, prompt(2, 250))  # pushes 1 out
     tier.lookup = lambda keys, now: TierMatch((TierShare("host", tier.held(keys), 1e6, 2),))
-    run(bench, 3, prompt(1, 100))
+    bench.submit(make_request(3, prompt(1, 100), 2))
+    bench.plan()
+    bench.apply()
+    bench.drain()
+    assert bench.tokens[3] == expected_output(prompt(1, 100), 2)
     stats = bench.engine.stats()
     assert (stats.loaded_blocks, stats.declined_load_blocks, bench.cached[3]) == (2, 4, 32)
     assert stats.cached_tokens_by_tier["host"] == 32
 
 
-def test_a_probe_that_never_ends_is_given_up_after_the_shortest_time() -> None:
-    """Not after a multiple of what all of the offer would take."""
+@pytest.mark.parametrize(
+    ("seconds", "num_loaded", "deadline_s"),
+    [(6.0, 2, PROBE_DEADLINE_S), (0.0, 6, LEAST_LOAD_DEADLINE_S)],
+)
+def test_a_probe_that_never_ends_is_given_up_soon(seconds: float, num_loaded: int, deadline_s: float) -> None:
+    """The request could have computed it at once; not so what is worth loading."""
     bench, tier = keeping(num_blocks=16)
     run(bench, 1, prompt(1, 100))
     run(bench, 2, prompt(2, 250))
-    tier.lookup = lambda keys, now: TierMatch((TierShare("host", tier.held(keys), 6.0, 2),))
+    tier.lookup = lambda keys, now: TierMatch((TierShare("host", tier.held(keys), seconds, 2),))
     bench.engine._board.prefill_rate.step(100_000, 0, 0.1)
     bench.submit(make_request(3, prompt(1, 100), 2))
-    assert len(bench.plan().loads[0].keys) == 2
+    assert len(bench.plan().loads[0].keys) == num_loaded
+    due_s = bench.now + deadline_s
     bench.apply(land=False)
-    assert bench.engine.wake_at == pytest.approx(bench.now + LEAST_LOAD_DEADLINE_S, abs=1.0)
+    assert bench.engine.wake_at == due_s
     bench.now = bench.engine.wake_at
     for _ in range(20):
         bench.step(land=False)
@@ -553,7 +562,8 @@ def test_a_conversation_that_a_tier_had_is_listed_until_it_goes_on() -> None:
     run(bench, 1, prompt(1, 100), session_id="now", tenant="t")
     bench.land()
     keys = make_request(0, prompt(1, 100)).keys
-    old = [Recovered("t\0old", keys, bench.now), Recovered("u\0a\ud83d/b", keys[:32] + b"x" * 16, bench.now)]
+    both = [Recovered("t\0old", keys, bench.now), Recovered("u\0a\ud83d/b", keys[:32] + b"x" * 16, bench.now)]
+    old = Dormant(both)
     report = bench.engine.cache_report(bench.now + 5.0, old)
     assert [(s.tenant, s.session_id, s.num_tokens) for s in report.sessions] == [
         ("t", "now", 96),
@@ -565,18 +575,43 @@ def test_a_conversation_that_a_tier_had_is_listed_until_it_goes_on() -> None:
     assert found.idle_s == 5.0 and "no turn since" in found.why and found.return_in_s is None
     assert report.num_sessions == 3 and found.stream == "old"
     run(bench, 2, prompt(1, 100) + [1] * 20, session_id="old", tenant="t")
+    old.went_on("t", "old")
     sessions = bench.engine.cache_report(bench.now, old).sessions
     assert (sessions[0].session_id, sessions[0].why, len(sessions)) == ("old", "", 3)
     assert sessions[0].stream == found.stream, "the same row"
+    bench.engine._board.streams._forget(bench.engine._board.streams.get("t\0old"))
+    assert [s.session_id for s in bench.engine.cache_report(bench.now, old).sessions] == ["now", "a\ud83d/b"]
+
+
+def test_a_conversation_of_which_nothing_is_left_takes_no_place_and_does_not_come_back() -> None:
+    bench, tier = keeping(num_blocks=64)
+    tier.blocks_of = lambda keys: {"host": 0 if keys[0] == b"g" * 16 else 1}
+    gone = [Recovered(f"\0gone {at}", b"g" * 16, 0.0) for at in range(cache_report.MAX_SESSIONS)]
+    old = Dormant([*gone, Recovered("\0there", b"t" * 16, 0.0)])
+    assert bench.engine.cache_report(bench.now, old).sessions == (), "no more are looked at than could be listed"
+    tier.blocks_of = lambda keys: {"host": 1}
+    report = bench.engine.cache_report(bench.now, old)
+    assert [s.session_id for s in report.sessions] == ["there"] and report.num_sessions == len(old) == 1
+
+
+def test_a_report_looks_at_no_more_conversations_than_it_lists() -> None:
+    bench, tier = keeping(num_blocks=64)
+    looked: list[bytes] = []
+    tier.blocks_of = lambda keys: looked.append(keys[0]) or {"host": 1}
+    old = Dormant(Recovered(f"{at % 7}\0{at}", b"%016d" % at, 0.0) for at in range(5000))
+    report = bench.engine.cache_report(bench.now, old)
+    assert [s.session_id for s in report.sessions] == [str(at) for at in range(1000)]
+    assert len(looked) == 1000 and report.num_sessions == 5000
 
 
 def test_what_a_tier_had_takes_no_place_from_those_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_report, "MAX_SESSIONS", 3)
     monkeypatch.setattr(cache_report, "MAX_ALL_SESSIONS", 4)
-    bench = Bench(num_blocks=64)
+    bench, tier = keeping(num_blocks=64)
+    tier.blocks_of = lambda keys: {"host": 1}
     for id in range(2):
         run(bench, id, prompt(id, 40), session_id=f"now {id}")
-    old = [Recovered(f"{tenant}\0old {at}", b"k" * 16, 0.0) for at in range(5) for tenant in ("", "t")]
+    old = Dormant(Recovered(f"{tenant}\0old {at}", b"k" * 16, 0.0) for at in range(5) for tenant in ("", "t"))
     report = bench.engine.cache_report(bench.now, old)
     assert [s.session_id for s in report.sessions] == ["now 1", "now 0", "old 0", "old 0"]
     assert report.num_sessions == 12

@@ -120,9 +120,9 @@ def test_whoever_loaded_lately_knows() -> None:
 
 
 def test_a_tier_behind_a_slower_part_is_not_tried() -> None:
-    """The load would be measured as this one's."""
+    """The load would be measured as this one's, also where both are short."""
     host, disk = Rate(3e9, 1_000_000, probes=True), Rate(1e9, 1_000_000, probes=True)
-    for in_host, tried in ((50, 20), (500, 0)):
+    for in_host, tried in ((10, 20), (50, 0), (500, 0)):
         before = host.share("host", in_host, None, 0.0)
         assert before.probe_blocks >= min(in_host, 59)
         assert disk.share("disk", 100, before, 0.0).probe_blocks == tried

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from samovar.kv.admission_to_disk import RETRY_S
 from samovar.policy.lru import LRU
 from samovar.policy.retention import Leaf
 from tests.kv.tier_driver import A, B, C, Worth, driver, lose_host, on_disk
@@ -389,6 +390,24 @@ def test_room_on_disk_is_made_by_value_and_used_once_the_records_are_gone() -> N
     d.done(write.transfer_id)
     assert d.settle() == [] and d.not_durable() == 0
     assert d.failed("disk") == {"no_room": 1} and d.has(A)["disk"] == 2
+
+
+def test_room_that_is_not_there_is_looked_for_again_after_a_while_or_when_something_ended() -> None:
+    """Not in every plan: each look compares what is on the disk, and what is due at once keeps a driver awake."""
+    policy = Counting({"high": 2.0, "mid": 1.0, "low": 0.0})
+    d = driver(disk=4, policy=policy)
+    on_disk(d, A[:2], "high")
+    on_disk(d, B[:2], "low")
+    d.store(C[:3], "mid")
+    d.end_turn(C[:3], "mid")
+    (delete,) = d.moves()
+    assert d.moves() == [] and d.tiers.wake_at == RETRY_S, "all room that may be made is being made"
+    before, d.now = policy.num_asked, 0.4 * RETRY_S
+    assert d.moves() == [] and policy.num_asked == before and d.tiers.wake_at == RETRY_S
+    d.now = RETRY_S
+    assert d.moves() == [] and policy.num_asked > before and d.tiers.wake_at == 2 * RETRY_S
+    d.done(delete.transfer_id)
+    assert [move.keys for move in d.moves("write")] == [C[:2]], "at once"
 
 
 @pytest.mark.parametrize("policy", [LRU(), Worth({"a": 1.0, "b": 1.0})])

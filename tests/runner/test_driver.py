@@ -20,6 +20,7 @@ import zmq
 
 from samovar.base.ids import RequestId
 from samovar.base.keys import extend_keys, join_keys, pack_tokens, root_key
+from samovar.core.cache_report import Dormant, Recovered
 from samovar.core.config import EngineConfig
 from samovar.core.engine import Engine
 from samovar.core.events import FinishReason, Output, Verdict
@@ -285,6 +286,29 @@ def test_a_flush_ends_with_what_it_waits_for_or_in_time(
     driver.flush(0.5, pending)
     assert least_s <= time.monotonic() - began < most_s
     assert core.finished == [1, 3], "what runs is given up"
+    link.close(0.0)
+
+
+def test_conversations_found_at_the_start_are_listed_until_a_turn_of_theirs_is_accepted(tmp_path: Path) -> None:
+    """Not until the core is asked: it may have forgotten it again by then."""
+
+    class Core(Flushing):
+        def cache_report(self, now: float, dormant: Dormant) -> int:
+            return len(dormant)
+
+    class Nothing:
+        pass
+
+    wake, link = Wake(), Link(f"ipc://{tmp_path}/s")
+    found = [Recovered(f"t\0{name}", b"k" * 16, 0.0) for name in "abc"]
+    driver = Driver(Core(), Nothing(), link, wake, VOCAB, recovered=found)  # type: ignore[arg-type]
+    turn = Request(RequestId(1), pack_tokens(PROMPT), SamplingParams(max_tokens=5), root_key(b"x"), session_id="b")
+    no_turns = ({}, {"tenant": "t", "use_prefix_cache": False}, {"tenant": "t", "token_ids": pack_tokens([VOCAB])})
+    for fields in no_turns:
+        driver._submit(msgspec.structs.replace(turn, **fields))
+        assert driver._report() == 3, fields
+    driver._submit(msgspec.structs.replace(turn, tenant="t"))
+    assert driver._report() == 2
     link.close(0.0)
 
 

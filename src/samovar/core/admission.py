@@ -15,6 +15,9 @@ from samovar.core.warm_first import passes
 from samovar.policy.retention import TurnStart
 
 LEAST_LOAD_DEADLINE_S = 10.0
+PROBE_DEADLINE_S = 1.0
+"""Of a load that is only to show how fast a tier is, by its estimate in a few hundredths of a second: the request need
+not have waited for it."""
 LATE_FACTOR = 5.0
 """A load that takes this many times its estimate is late: the request computes what it waited for."""
 
@@ -61,9 +64,17 @@ class Admission:
 
     def worthwhile(self, shares: tuple[TierShare, ...]) -> int:
         """How many blocks of an offer to load: rather than compute them, or to see how fast a tier is."""
+        return with_probe(shares, self._wanted(shares))
+
+    def _wanted(self, shares: tuple[TierShare, ...]) -> int:
         board = self._board
-        wanted = blocks_to_load(shares, board.config.block_tokens, board.prefill_rate.tokens_per_s)
-        return with_probe(shares, wanted)
+        return blocks_to_load(shares, board.config.block_tokens, board.prefill_rate.tokens_per_s)
+
+    def _deadline_s(self, shares: tuple[TierShare, ...], num_blocks: int) -> float:
+        """How long the first so many blocks of an offer may take."""
+        if not self._wanted(shares):
+            return PROBE_DEADLINE_S
+        return max(LEAST_LOAD_DEADLINE_S, LATE_FACTOR * load_s(shares, num_blocks))
 
     def fits(self, draft: Draft, state: RequestState, found: int) -> bool:
         """Whether the whole request has room, of which the first `found` blocks are there."""
@@ -153,7 +164,7 @@ class Admission:
         blocks = board.kv.take(len(keys), now, state.id)
         state.blocks.extend(blocks)
         draft.reserved_blocks -= len(blocks)
-        transfer.deadline_s = now + max(LEAST_LOAD_DEADLINE_S, LATE_FACTOR * load_s(shares, len(keys)))
+        transfer.deadline_s = now + self._deadline_s(shares, len(keys))
         transfer_id = board.new_transfer(transfer)
         draft.loads.append(Load(transfer_id, 0, keys, tuple(blocks), place.slots, place.generations, place.from_disk))
         board.leave(state)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
 from typing import overload
 
 from samovar.base.ids import BlockKey
@@ -63,26 +65,72 @@ class Recovered:
         return self.stream.partition("\0")[2]
 
 
+class Dormant:
+    """Conversations that a tier had when the engine started, until they have a turn again or nothing of them is left.
+    A report looks at no more of them than it can list."""
+
+    __slots__ = ("_num", "_tenants")
+
+    def __init__(self, recovered: Iterable[Recovered] = ()) -> None:
+        """`recovered`: the latest first."""
+        self._tenants: dict[str, dict[str, tuple[int, Recovered]]] = {}
+        """By tenant and stream, with the place in the order of all."""
+        self._num = 0
+        for place, one in enumerate(recovered):
+            streams = self._tenants.setdefault(one.tenant, {})
+            if one.stream not in streams:
+                streams[one.stream] = (place, one)
+                self._num += 1
+
+    def __len__(self) -> int:
+        return self._num
+
+    def went_on(self, tenant: str, session_id: str) -> None:
+        """It had a turn: what becomes of it the streams know, also when they have forgotten it."""
+        self._drop(tenant, f"{tenant}\0{session_id}")
+
+    def gone(self, one: Recovered) -> None:
+        """No tier has anything of it."""
+        self._drop(one.tenant, one.stream)
+
+    def latest(self, places: _Places) -> list[Recovered]:
+        """As many as there are places for, the latest first; of very many tenants only some."""
+        some = (islice(streams.values(), room) for name, streams in self._tenants.items() if (room := places.of(name)))
+        in_order = merge(*islice(some, places.left))
+        return [one for _, one in islice(in_order, places.left)]
+
+    def _drop(self, tenant: str, stream: str) -> None:
+        streams = self._tenants.get(tenant)
+        if streams is None or streams.pop(stream, None) is None:
+            return
+        self._num -= 1
+        if not streams:
+            del self._tenants[tenant]
+
+
 class _Places:
     """How many more may be listed."""
 
-    __slots__ = ("_left", "_taken")
+    __slots__ = ("_taken", "left")
 
     def __init__(self) -> None:
-        self._left = MAX_ALL_SESSIONS
+        self.left = MAX_ALL_SESSIONS
         self._taken: Counter[str] = Counter()
+
+    def of(self, tenant: str) -> int:
+        return min(self.left, MAX_SESSIONS - self._taken[tenant])
 
     def take(self, tenant: str) -> bool:
         """Whether there is one for this tenant."""
-        if not self._left or self._taken[tenant] >= MAX_SESSIONS:
+        if not self.of(tenant):
             return False
-        self._left -= 1
+        self.left -= 1
         self._taken[tenant] += 1
         return True
 
 
-def cache_report(board: Board, now: float, recovered: Sequence[Recovered] = ()) -> CacheReport:
-    """`recovered`: the latest first. Of those that had a turn since then the streams know more."""
+def cache_report(board: Board, now: float, dormant: Dormant) -> CacheReport:
+    """Drops those of the `dormant` that turn out to be gone."""
     kv, places = board.kv, _Places()
     device = TierReport(
         "device",
@@ -95,14 +143,13 @@ def cache_report(board: Board, now: float, recovered: Sequence[Recovered] = ()) 
         evicted_blocks=kv.index.num_evicted,
     )
     below = board.connector.report() if board.connector is not None else ()
-    silent = [one for one in recovered if board.streams.get(one.stream) is None]
     shown = [
         _session(board, stream, now)
         for stream in board.streams.latest()
         if (stream.num_blocks or stream.running) and places.take(stream.tenant)
     ]
-    shown += [_silent(board, one, now) for one in silent if places.take(one.tenant)]
-    count = len(board.streams) + len(silent)
+    shown += _silent(board, dormant, places, now)
+    count = len(board.streams) + len(dormant)
     return CacheReport(board.policy.name, board.config.block_tokens, (device, *below), tuple(shown), count)
 
 
@@ -114,17 +161,25 @@ def _tokens_by_tier(board: Board, keys: KeyView) -> dict[str, int]:
     return {tier: count * board.config.block_tokens for tier, count in blocks.items()}
 
 
-def _silent(board: Board, one: Recovered, now: float) -> SessionReport:
-    keys = KeyView(one.keys)
-    return SessionReport(
-        session_id=one.session_id,
-        tenant=one.tenant,
-        stream=one.session_id,
-        num_tokens=len(keys) * board.config.block_tokens,
-        tiers=_tokens_by_tier(board, keys),
-        idle_s=max(0.0, now - one.found_s),
-        why="found at the start, no turn since",
-    )
+def _silent(board: Board, dormant: Dormant, places: _Places, now: float) -> list[SessionReport]:
+    shown: list[SessionReport] = []
+    for one in dormant.latest(places):
+        keys = KeyView(one.keys)
+        tiers = _tokens_by_tier(board, keys)
+        if not any(tiers.values()):
+            dormant.gone(one)
+            continue
+        report = SessionReport(
+            session_id=one.session_id,
+            tenant=one.tenant,
+            stream=one.session_id,
+            num_tokens=len(keys) * board.config.block_tokens,
+            tiers=tiers,
+            idle_s=max(0.0, now - one.found_s),
+            why="found at the start, no turn since",
+        )
+        shown.append(report)
+    return shown
 
 
 def _session(board: Board, stream: Stream, now: float) -> SessionReport:

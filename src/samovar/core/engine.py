@@ -13,7 +13,7 @@ from samovar.base.ids import BlockKey, RequestId
 from samovar.base.keys import TOKEN_BYTES
 from samovar.core import outcome
 from samovar.core.board import Board
-from samovar.core.cache_report import Recovered, cache_report
+from samovar.core.cache_report import Dormant, cache_report
 from samovar.core.config import EngineConfig
 from samovar.core.events import ErrorInfo, FinishReason, Output, Verdict
 from samovar.core.hints import hint_session, judge
@@ -209,9 +209,10 @@ class Engine:
                 stream.awaits = awaited(reason, tools)
             board.policy.outcome(name, reason, tools, now)
 
-    def cache_report(self, now: float, recovered: Sequence[Recovered] = ()) -> CacheReport:
-        """`recovered`: what a tier had of conversations when the engine started, the latest first."""
-        return cache_report(self._board, now, recovered)
+    def cache_report(self, now: float, dormant: Dormant | None = None) -> CacheReport:
+        """`dormant`: what a tier had when the engine started; the caller tells them of turns, and those of which
+        nothing is left are dropped."""
+        return cache_report(self._board, now, dormant if dormant is not None else Dormant())
 
     def match(self, keys: Sequence[BlockKey], num_tokens: int, now: float) -> PrefixMatch:
         """How much of a prompt would be found, were it submitted now. Changes nothing."""

@@ -14,7 +14,7 @@ import msgspec
 
 from samovar.base.errors import ReplayMismatch
 from samovar.base.ids import BlockKey, RequestId
-from samovar.core.cache_report import Recovered
+from samovar.core.cache_report import Dormant
 from samovar.core.calls import (
     Advance,
     Apply,
@@ -126,9 +126,9 @@ class Recorder:
         with self._unlogged():
             return self._engine.match(keys, num_tokens, now)
 
-    def cache_report(self, now: float, recovered: Sequence[Recovered] = ()) -> CacheReport:
+    def cache_report(self, now: float, dormant: Dormant | None = None) -> CacheReport:
         with self._unlogged():
-            return self._engine.cache_report(now, recovered)
+            return self._engine.cache_report(now, dormant)
 
     def stats(self) -> EngineStats:
         return self._engine.stats()

@@ -19,8 +19,8 @@ from samovar.kv.write_budget import WriteBudget
 from samovar.kv.write_holds import WriteHolds
 
 RETRY_S = 0.5
-"""A disk that was full gets so long to make room, one that failed so long to recover; doubled with every failure in a
-row, up to:"""
+"""A disk that was full gets so long to make room, and one on which nothing was worth less is looked at again after it.
+One that failed gets so long to recover; doubled with every failure in a row, up to:"""
 LONGEST_PAUSE_S = 60.0
 MOST_TURNS = 1000
 """Of those that wait for the budget; the oldest are given up."""
@@ -40,6 +40,9 @@ class Turn:
     num_durable: int = 0
     """Leading blocks that have been on disk since; if there are fewer now, others were worth more."""
     retried: bool = False
+    no_room_until_s: float = 0.0
+    """Room is not looked for again before, if it is as scarce as it was:"""
+    scarce: tuple[int, int, int] = (-1, -1, -1)
 
 
 class DiskAdmission:
@@ -152,13 +155,21 @@ class DiskAdmission:
 
     def _by_value(self, now: float) -> list[tuple[Turn, float]]:
         ready: list[tuple[Turn, float]] = []
+        scarce = self._scarce()
         for turn in self._turns.values():
-            if turn.not_before_s > now:
-                self._wake(turn.not_before_s)
+            until = turn.not_before_s
+            if turn.scarce == scarce:
+                until = max(until, turn.no_room_until_s)
+            if until > now:
+                self._wake(until)
             else:
                 ready.append((turn, self._host.value(turn.keys[-1], turn.stream, now, turn.ended_s)))
         ready.sort(key=lambda pair: -pair[1])
         return ready
+
+    def _scarce(self) -> tuple[int, int, int]:
+        """While this stays the same, only time makes room."""
+        return self._disk.pool.num_free, self._deletions.num_slots, self._in_flight_blocks
 
     def _wake(self, at_s: float) -> None:
         self.wake_at = at_s if self.wake_at is None else min(self.wake_at, at_s)
@@ -177,7 +188,9 @@ class DiskAdmission:
         if chosen and (room := self._room(turn, chosen, worth, now)):
             return self._write(turn, chosen[:room])
         if chosen and chosen[0] < len(turn.keys):
-            self._wake(now)  # what is worth less than this changes with time alone
+            # What is worth less than this changes with time alone.
+            turn.no_room_until_s, turn.scarce = now + RETRY_S, self._scarce()
+            self._wake(turn.no_room_until_s)
         if first == len(turn.keys):
             self._turns.pop(turn.name, None)  # the rest has just been given up
         return None

@@ -22,6 +22,8 @@ _HALF_LIFE_S = 60.0
 """After this long without a load what was measured counts half."""
 PROBE_S = 0.02
 """What a probe may take by the present estimate."""
+_CLEAR_S = PROBE_S / 5
+"""What may come before a probe in the same load: its time is counted as the probe's."""
 PROBE_EVERY_S = 30.0
 """A tier from which nothing was loaded for so long is probed: a fifteen-hundredth of the time."""
 
@@ -75,9 +77,9 @@ class Rate:
 
     def share(self, tier: str, num_blocks: int, before: TierShare | None, now: float) -> TierShare:
         """What the tier offers of a match, behind what a faster one does. A load is measured as a whole: it says
-        nothing of this tier if most of its time is the other's."""
+        little of this tier if much of its time is the other's."""
         seconds = self.estimate_s(num_blocks * self._block_bytes, now)
-        clear = before is None or before.seconds <= PROBE_S
+        clear = before is None or before.seconds <= _CLEAR_S
         return TierShare(tier, num_blocks, seconds, self.probe_blocks(num_blocks, now) if clear else 0)
 
     def probe_blocks(self, num_blocks: int, now: float) -> int:

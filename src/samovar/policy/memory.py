@@ -21,6 +21,8 @@ MAX_CHILDREN = 64
 """Live sub-agents of one stream that are remembered."""
 FIRST_LOOK_S = 60.0
 """A silence is looked at again after that much of it, and each time that it has become three times as long."""
+MAX_LOOKS = 64
+"""At one event. A tenant that was away has thousands that are due, and whoever tells of the event waits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -132,11 +134,14 @@ class Memory:
         heappush(self._tenants[known.tenant].looks, (at_s, self._num_looks, known))
 
     def due(self, tenant: str, now: float) -> Iterator[Known]:
-        """Streams of a tenant whose silence is to be counted. Others' are left for events of their own: what is known
-        of them is not to depend on when somebody else does something."""
+        """Streams of a tenant whose silence is to be counted, those due longest first; what is more than `MAX_LOOKS`
+        is left for the tenant's next events. Others' are left for events of their own: what is known of them is not to
+        depend on when somebody else does something."""
         found = self._tenants.get(tenant)
         looks = found.looks if found is not None else []
-        while looks and looks[0][0] <= now:
+        for _ in range(MAX_LOOKS):
+            if not looks or looks[0][0] > now:
+                return
             _, _, known = heappop(looks)
             known.watched = False
             if self._streams.get(known.name) is not known:
